@@ -1,0 +1,121 @@
+"""The search space: every tunable hyperparameter with its hard bounds, and the rules that tie them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from llmzero.domain.errors import UsageError, did_you_mean
+from llmzero.domain.types import HyperParams, Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One dimension. `kind` log/linear are floats, int is whole (`multiple_of` applies), choice takes `choices`."""
+
+    name: str
+    kind: Literal["log", "linear", "int", "choice"]
+    low: float = 0.0
+    high: float = 0.0
+    choices: tuple[Scalar, ...] = ()
+    multiple_of: int = 1
+
+    def clamp(self, value: Scalar) -> Scalar:
+        """The nearest allowed value; raises UsageError where the type is wrong or a choice unknown."""
+        if self.kind == "choice":
+            if value not in self.choices:
+                raise UsageError(f"{self.name}={value!r}: {did_you_mean(str(value), map(str, self.choices))}")
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise UsageError(f"{self.name}={value!r} is not a finite number in [{self.low:g}, {self.high:g}]")
+        bounded = min(max(value, self.low), self.high)
+        if self.kind != "int":
+            return float(bounded)
+        whole = round(bounded / self.multiple_of) * self.multiple_of
+        return int(whole if whole >= self.low else whole + self.multiple_of)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """Named parameters. A hyperparameter outside the space keeps its value through the whole search."""
+
+    parameters: tuple[Parameter, ...] = ()
+
+    def __getitem__(self, name: str) -> Parameter:
+        found = next((p for p in self.parameters if p.name == name), None)
+        if found is None:
+            raise UsageError(f"no hyperparameter {name!r} in the search space: {did_you_mean(name, self.names)}")
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(p.name for p in self.parameters)
+
+    def clamp(self, values: Mapping[str, Scalar]) -> tuple[dict[str, Scalar], tuple[str, ...]]:
+        """Values inside the bounds, and one note for each that had to move."""
+        inside = {name: self[name].clamp(value) for name, value in values.items()}
+        notes = tuple(f"{n}: {values[n]} clamped to {v}" for n, v in inside.items() if v != values[n])
+        return inside, notes
+
+
+def settle(hyper: HyperParams) -> tuple[HyperParams, tuple[str, ...]]:
+    """Apply the cross-parameter rules; returns the settled values and a note for each that moved.
+
+    * clip_high is never below clip_low (DAPO's clip-higher is one-sided);
+    * updates_per_batch divides prompts_per_step * group_size, so that every update sees whole groups.
+    """
+    notes: list[str] = []
+    values: dict[str, Scalar] = {}
+    if hyper.clip_high < hyper.clip_low:
+        values["clip_high"] = hyper.clip_low
+        notes.append(f"clip_high: raised to clip_low {hyper.clip_low:g}")
+    if hyper.prompts_per_step % hyper.updates_per_batch:
+        fit = max(d for d in range(1, hyper.updates_per_batch + 1) if hyper.prompts_per_step % d == 0)
+        values["updates_per_batch"] = fit
+        notes.append(f"updates_per_batch: {hyper.updates_per_batch} set to {fit}, a divisor of prompts_per_step")
+    return hyper.with_values(values), tuple(notes)
+
+
+def nano_space(max_tokens: int = 64) -> SearchSpace:
+    """Bounds for the embedded sub-million-parameter bases, whose learning rates are far above an LLM's."""
+    return SearchSpace(
+        _common(lr=(1e-5, 1e-3), kl=(0.0, 0.5), tokens=(8, max_tokens, 4), groups=(4, 16), prompts=(4, 16))
+    )
+
+
+def llm_space(max_tokens: int = 4096) -> SearchSpace:
+    """Bounds for real LLMs; they contain every published multi-stage GRPO schedule known to us."""
+    return SearchSpace(
+        _common(lr=(1e-8, 1e-4), kl=(0.0, 0.2), tokens=(64, max_tokens, 64), groups=(4, 64), prompts=(4, 512))
+    )
+
+
+def _common(
+    *,
+    lr: tuple[float, float],
+    kl: tuple[float, float],
+    tokens: tuple[int, int, int],
+    groups: tuple[int, int],
+    prompts: tuple[int, int],
+) -> tuple[Parameter, ...]:
+    return (
+        Parameter(name="learning_rate", kind="log", low=lr[0], high=lr[1]),
+        Parameter(name="kl_coef", kind="linear", low=kl[0], high=kl[1]),
+        Parameter(name="temperature", kind="linear", low=0.4, high=1.6),
+        Parameter(name="top_p", kind="linear", low=0.5, high=1.0),
+        Parameter(name="clip_low", kind="linear", low=0.05, high=0.4),
+        Parameter(name="clip_high", kind="linear", low=0.05, high=0.6),
+        Parameter(name="group_size", kind="int", low=groups[0], high=groups[1], multiple_of=2),
+        Parameter(name="prompts_per_step", kind="int", low=prompts[0], high=prompts[1], multiple_of=2),
+        Parameter(name="max_completion_tokens", kind="int", low=tokens[0], high=tokens[1], multiple_of=tokens[2]),
+        Parameter(name="updates_per_batch", kind="int", low=1, high=4),
+        Parameter(name="loss_type", kind="choice", choices=("grpo", "dapo", "dr_grpo", "bnpo")),
+        Parameter(name="advantage_norm", kind="choice", choices=("group", "batch", "none")),
+        Parameter(name="entropy_coef", kind="linear", low=0.0, high=0.02),
+        Parameter(name="max_grad_norm", kind="linear", low=0.05, high=2.0),
+        Parameter(name="lr_schedule", kind="choice", choices=("constant", "linear", "cosine")),
+        Parameter(name="warmup_steps", kind="int", low=0, high=20),
+        Parameter(name="mask_truncated", kind="choice", choices=(False, True)),
+    )

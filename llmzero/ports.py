@@ -1,0 +1,107 @@
+"""Every Protocol of the program. Rooms meet here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from llmzero.domain.events import Tree
+from llmzero.domain.examples import Example, Message, Reward, Split, Transcript
+from llmzero.domain.jobs import Job, JobState
+from llmzero.domain.series import MetricRow
+from llmzero.domain.space import SearchSpace
+from llmzero.domain.types import EvalPoint, NodeId, PhaseResult, Proposal, Strategy, Verdict
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Data, prompts and rewards of one kind of work. The training core never changes with the task."""
+
+    @property
+    def name(self) -> str: ...
+
+    def examples(self, split: Split) -> Sequence[Example]:
+        """All items of a split, in a fixed order. Splits never share what would leak (for molecules: a scaffold)."""
+
+    def prompt(self, example: Example) -> tuple[Message, ...]:
+        """The chat messages the model sees; never holds the gold answer."""
+
+    def reward(self, example: Example, transcript: Transcript) -> Reward:
+        """Score one transcript. Never raises on any model output; the value is in [0, 1]."""
+
+
+class Trainer(Protocol):
+    """Runs one phase, inside the worker process only."""
+
+    def train(
+        self,
+        job: Job,
+        task: Task,
+        *,
+        report: Callable[[MetricRow], None],
+        should_stop: Callable[[], bool],
+        workdir: Path,
+    ) -> PhaseResult:
+        """Train `job.phase` and score what it kept; raises PhaseError where it cannot.
+
+        Writes weights only under `workdir / "checkpoint"`. Calls `report` after every step and evaluation, and ends
+        early, with a score, once `should_stop` says so (checked every step).
+        """
+
+    def evaluate(self, job: Job, task: Task, *, workdir: Path) -> PhaseResult:
+        """Score `job.start` on `job.split`; trains nothing."""
+
+
+class Proposer(Protocol):
+    """Names what ails the parent's training and proposes a coordinated transition. A pure function of its input."""
+
+    @property
+    def name(self) -> str: ...
+
+    def propose(self, tree: Tree, parent: NodeId, space: SearchSpace) -> Proposal: ...
+
+
+class EarlyStopper(Protocol):
+    """Judges a running phase each time it was evaluated. A pure function of its input."""
+
+    def judge(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> Verdict:
+        """`curve` is the running phase's validation so far (steps within the phase), `rows` its metric rows so far."""
+
+
+class Executor(Protocol):
+    """Where workers run. A job is a folder (see `domain.jobs`); every call is idempotent."""
+
+    def submit(self, job_dir: Path) -> None:
+        """Start a worker on a folder that holds a phase.json. Raises StateError when one already runs there."""
+
+    def attach(self, job_dir: Path) -> JobState:
+        """How the job stands, also when another (dead) controller started it; a live worker is watched from now on."""
+
+    def poll(self, timeout_s: float) -> Mapping[Path, JobState]:
+        """The state of every watched job; returns early when one ends, after `timeout_s` otherwise."""
+
+    def stop(self, job_dir: Path) -> None:
+        """Ask the worker to end its phase early, with a score."""
+
+    def kill(self, job_dir: Path) -> None:
+        """End the worker at once (hung, or the user gave up)."""
+
+    def close(self) -> None:
+        """End every watched worker and free what the executor holds."""
+
+
+class Observer(Protocol):
+    """Someone who watches the search: the terminal view. Never changes it."""
+
+    def changed(self, tree: Tree, live: Mapping[NodeId, Sequence[MetricRow]]) -> None:
+        """The tree after each event or poll, and the rows of the phases that run."""
+
+
+class Exporter(Protocol):
+    """A strategy as files for one trainer. Pure: strategy -> {relative path: text}."""
+
+    @property
+    def name(self) -> str: ...
+
+    def files(self, tree: Tree, strategy: Strategy) -> dict[str, str]: ...

@@ -1,0 +1,1 @@
+"""Tasks: data, prompts and rewards. One folder a task; `base` holds what they share."""
