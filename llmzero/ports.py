@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from llmzero.domain.events import Tree
+from llmzero.domain.events import Event, Tree
 from llmzero.domain.examples import Example, Message, Reward, Split, Transcript
-from llmzero.domain.jobs import Job, JobState
+from llmzero.domain.jobs import Job, JobState, Weights
 from llmzero.domain.series import MetricRow
 from llmzero.domain.space import SearchSpace
-from llmzero.domain.types import EvalPoint, NodeId, PhaseResult, Proposal, Strategy, Verdict
+from llmzero.domain.types import Checkpoint, EvalPoint, NodeId, PhaseResult, Proposal, Strategy, Verdict
 
 
 @runtime_checkable
@@ -105,3 +105,31 @@ class Exporter(Protocol):
     def name(self) -> str: ...
 
     def files(self, tree: Tree, strategy: Strategy) -> dict[str, str]: ...
+
+
+class RunStore(Protocol):
+    """One run's folder as the controller sees it: the journal, and a folder for each job."""
+
+    def events(self) -> tuple[Event, ...]: ...
+
+    def append(self, event: Event) -> None:
+        """Make `event` durable; raises StateError (disk full, ...) and then leaves the journal as it was."""
+
+    def prepare(self, name: str, job: Job) -> Path:
+        """The absolute folder of job `name`, cleared of an earlier attempt, with its phase.json written."""
+
+    def folder(self, name: str) -> Path: ...
+
+    def result(self, name: str) -> PhaseResult | None:
+        """The job's result once it is whole; None before. Raises StateError when it cannot be read."""
+
+    def rows(self, name: str) -> Sequence[MetricRow]:
+        """All metric rows so far, in order."""
+
+    def weights(self, checkpoint: Checkpoint) -> Weights: ...
+
+    def damage(self, checkpoint: Checkpoint) -> str:
+        """Why a checkpoint cannot be used; empty when it is whole."""
+
+    def collect_garbage(self, tree: Tree) -> int:
+        """Remove weights nobody may resume from; returns bytes freed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from llmzero.domain.config import SCHEMA_VERSION, EvalConfig
@@ -56,3 +57,42 @@ class JobState:
     state: Literal["running", "done", "dead", "absent"]
     failure: FailureKind | None = None
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaths:
+    """Every file of a job folder, by its part in the contract above. Pure: touches no disk."""
+
+    root: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.root / "phase.json"
+
+    @property
+    def stop(self) -> Path:
+        return self.root / "stop"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log.txt"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.root / "heartbeat"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def result(self) -> Path:
+        return self.root / "result.json"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"

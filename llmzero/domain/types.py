@@ -151,7 +151,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseResult:
-    """The outcome of a phase. `score` is measured on the kept checkpoint after reloading it; None when it failed."""
+    """The outcome of a phase. `score` is measured on the kept checkpoint after reloading it; None when it failed.
+
+    `items` is how many examples the score was measured on; `missing` says of each absent metric why it is absent.
+    """
 
     status: Status
     steps_done: int = 0
@@ -162,6 +165,7 @@ class PhaseResult:
     summaries: Mapping[str, MetricSummary] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
     by_subtask: Mapping[str, float] = field(default_factory=dict)
+    items: int = 0
     cost: Cost = field(default_factory=Cost)
     failure: FailureKind | None = None
     message: str = ""

@@ -1,0 +1,135 @@
+"""Flags and TOML -> RunConfig. The one place where a user's settings are read; unknown names are refused.
+
+A TOML file has RunConfig's own shape: top-level keys, and tables [search], [eval], [stop], [hyper] and
+[space.NAME] (low, high, choices) with `frozen = [...]` under [space] for hyperparameters the search must not touch.
+A flag wins over the file, the file over the model's profile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llmzero.domain.codec import from_json, to_json
+from llmzero.domain.config import RunConfig
+from llmzero.domain.errors import UsageError, did_you_mean
+from llmzero.domain.space import Parameter, SearchSpace, llm_space, nano_space
+from llmzero.domain.types import HyperParams
+
+NANO_HYPER: dict[str, Any] = {"learning_rate": 1e-4, "kl_coef": 0.02, "max_completion_tokens": 32}
+"""Where a search on an embedded base begins; every other hyperparameter has HyperParams' own default."""
+
+LLM_EVAL: dict[str, Any] = {"max_completion_tokens": 1024, "samples": 4, "curve_samples": 1, "temperature": 1.0}
+"""Evaluation of a real LLM: longer answers, fewer samples inside a phase."""
+
+RESERVED = {"schema", "versions"}
+
+
+def load_settings(file: Path | None, flags: Mapping[str, Any]) -> RunConfig:
+    """The RunConfig of a search; `flags` holds only what the user typed. Raises UsageError with one line."""
+    given = _read_toml(file) if file else {}
+    where = str(file) if file else "settings"
+    _refuse_unknown(RunConfig, {k: v for k, v in given.items() if k != "space"}, where)
+    merged = {**given, **flags}
+    nano = merged.get("model", "nano") == "nano"
+    merged["hyper"] = {**to_json(HyperParams(**(NANO_HYPER if nano else {}))), **given.get("hyper", {})}
+    merged["eval"] = {**({} if nano else LLM_EVAL), **given.get("eval", {})}
+    merged["space"] = to_json(_space(nano_space() if nano else llm_space(), given.get("space", {}), where))
+    try:
+        config = from_json(RunConfig, merged, "")
+    except ValueError as error:
+        raise UsageError(f"{where}: {str(error).lstrip('.')}") from None
+    return validate(config)
+
+
+def validate(config: RunConfig) -> RunConfig:
+    """Refuse what no search could run with; one line naming the first setting that is wrong."""
+    positive = {
+        "nodes": config.nodes,
+        "steps": config.steps,
+        "workers": config.workers,
+        "eval.every": config.eval.every,
+        "eval.samples": config.eval.samples,
+        "eval.curve_items": config.eval.curve_items,
+        "eval.curve_samples": config.eval.curve_samples,
+        "eval.max_completion_tokens": config.eval.max_completion_tokens,
+        "hang_after_s": config.hang_after_s,
+        "stop.patience": config.stop.patience,
+    }
+    for name, value in positive.items():
+        if value <= 0:
+            raise UsageError(f"{name} = {value:g}: must be above 0")
+    for name, value in {"hours": config.hours, "threads": config.threads, "seed": config.seed}.items():
+        if value < 0:
+            raise UsageError(f"{name} = {value:g}: must not be negative")
+    if config.optimizer != "reset":
+        raise UsageError("optimizer = 'keep': phases start with a fresh optimizer; valid: reset")
+    _within_space(config)
+    return config
+
+
+def _within_space(config: RunConfig) -> None:
+    flat = config.hyper.flat()
+    for parameter in config.space.parameters:
+        value = flat[parameter.name]
+        if parameter.clamp(value) != value:
+            bounds = parameter.choices or f"[{parameter.low:g}, {parameter.high:g}]"
+            raise UsageError(f"hyper.{parameter.name} = {value!r}: outside the search space {bounds}")
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file}: not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file}: not valid TOML: {error}") from None
+
+
+def _refuse_unknown(kind: Any, given: Mapping[str, Any], where: str) -> None:
+    """Unknown keys at any depth, with the nearest valid names."""
+    known = {f.name: f for f in dataclasses.fields(kind) if f.name not in RESERVED}
+    for key, value in given.items():
+        if key not in known:
+            raise UsageError(f"{where}: unknown key {key!r}: {did_you_mean(key, known)}")
+        default = known[key].default_factory
+        nested = default if isinstance(default, type) and dataclasses.is_dataclass(default) else None
+        if nested and not isinstance(value, dict):
+            raise UsageError(f"{where}: {key} must be a table [{key}]")
+        if nested:
+            _refuse_unknown(nested, value, f"{where} [{key}]")
+
+
+def _space(space: SearchSpace, given: Any, where: str) -> SearchSpace:
+    """The profile's space with a file's bounds, without its frozen names."""
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}: space must be a table [space]")
+    frozen = given.get("frozen", [])
+    for name in [*frozen, *(k for k in given if k != "frozen")]:
+        if name not in space.names:
+            raise UsageError(
+                f"{where} [space]: unknown hyperparameter {name!r}: {did_you_mean(str(name), space.names)}"
+            )
+    kept = (p for p in space.parameters if p.name not in frozen)
+    return SearchSpace(tuple(_bounded(p, given.get(p.name, {}), f"{where} [space.{p.name}]") for p in kept))
+
+
+def _bounded(parameter: Parameter, given: Any, where: str) -> Parameter:
+    allowed = {"choices"} if parameter.kind == "choice" else {"low", "high"}
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}: must be a table with {', '.join(sorted(allowed))}")
+    for key in given:
+        if key not in allowed:
+            raise UsageError(f"{where}: unknown key {key!r}: {did_you_mean(key, allowed)}")
+    try:
+        changed = from_json(Parameter, {**to_json(parameter), **given}, where)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if changed.low > changed.high or (changed.kind == "log" and changed.low <= 0):
+        raise UsageError(f"{where}: low {changed.low:g} and high {changed.high:g} are no range")
+    return changed
