@@ -5,14 +5,24 @@ A plug-in is an installed package with an entry point in one of the groups below
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
+import platform
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
+from llmzero.domain.codec import to_json
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import UsageError, did_you_mean
+from llmzero.domain.examples import SPLITS, Split
+from llmzero.domain.jobs import Weights
 from llmzero.ports import EarlyStopper, Executor, Exporter, Proposer, Task, Trainer
+from llmzero.store.checkpoints import weights_digest
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 GROUPS = ("tasks", "trainers", "executors", "proposers", "stoppers", "exporters")
 
@@ -64,3 +74,76 @@ def make_stopper(config: RunConfig) -> EarlyStopper:
 
 def make_exporter(name: str) -> Exporter:
     return cast(Exporter, _factory("exporters", name)())
+
+
+# --- models
+
+
+def resolve_model(model: str, task: str) -> str:
+    """Where a model's weights are: the embedded base's folder, a user's folder, or a hub id as it is."""
+    if model == "nano":
+        from llmzero.trainers.nano import nano_path
+
+        return str(nano_path(task))
+    folder = Path(model)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+            raise UsageError(f"model {model}: the folder needs a config.json and *.safetensors weights")
+        return str(folder.resolve())
+    if HUB_ID.fullmatch(model) and not folder.exists():
+        return model
+    raise UsageError(f"model {model!r}: neither nano, nor a folder, nor a Hugging Face id (owner/name)")
+
+
+def base_weights(config: RunConfig) -> Weights:
+    """The base model of a run, with the digest it had when the run began (folders only)."""
+    return Weights(path=resolve_model(config.model, config.task), digest=config.versions.get("base_sha256", ""))
+
+
+def versions(config: RunConfig) -> dict[str, str]:
+    """What a result depends on: package versions, and the base model's digest where it is a folder."""
+    packages = ("llmzero", "torch", "transformers", "trl", "rdkit")
+    found = {"python": platform.python_version()}
+    for name in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    path = Path(resolve_model(config.model, config.task))
+    return {**found, "base_sha256": weights_digest(path)} if path.is_dir() else found
+
+
+def check(config: RunConfig) -> None:
+    """Refuse unknown names before a run folder is made."""
+    for group, name in (
+        ("tasks", config.task),
+        ("trainers", config.trainer),
+        ("executors", config.executor),
+        ("proposers", "playbook" if config.agent == "auto" else config.agent),
+        ("stoppers", config.stopper),
+    ):
+        _factory(group, name)
+    resolve_model(config.model, config.task)
+
+
+# --- tasks
+
+
+def task_sizes(config: RunConfig) -> dict[Split, int]:
+    """Items in each split of a run's task."""
+    task = make_task(config.task, data=config.data, seed=config.seed)
+    return {split: len(task.examples(split)) for split in SPLITS}
+
+
+def describe_task(task: Task) -> dict[str, Any]:
+    """A task's card: source, licence, sizes; empty where a plug-in has none."""
+    describe = getattr(task, "describe", None)
+    return dict(describe()) if describe else {"name": task.name}
+
+
+def check_task(task: Task) -> list[dict[str, Any]]:
+    """One row a policy: its mean reward against its bound. Raises UsageError for a task without policies."""
+    from llmzero.tasks.base import CheckableTask
+    from llmzero.tasks.base import check_task as rows_of
+
+    if not hasattr(task, "policies"):
+        raise UsageError(f"task {task.name} brings no policies to check its reward with")
+    return [to_json(row) for row in rows_of(cast(CheckableTask, task))]

@@ -1,0 +1,145 @@
+"""The command line: parse, one call, exit code. Nothing else lives here.
+
+Exit codes: 0 done, 1 the run cannot go on (its folder, disk or lock), 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from llmzero import __version__
+from llmzero.domain.errors import LLMZeroError, UsageError, did_you_mean
+
+SEARCH_FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("task", {"metavar": "NAME", "help": "task name (llmzero task list); default chemcot"}),
+    ("model", {"metavar": "MODEL", "help": "nano (embedded base, default), a Hugging Face id, or a folder"}),
+    ("data", {"choices": ("mini", "hub"), "help": "mini: offline generator (default); hub: the real data set"}),
+    ("nodes", {"type": int, "metavar": "N", "help": "phases to train at most (default 8)"}),
+    ("hours", {"type": float, "metavar": "H", "help": "worker hours at most (default: no limit)"}),
+    ("steps", {"type": int, "metavar": "N", "help": "steps per phase (default 60)"}),
+    ("agent", {"metavar": "NAME", "help": "proposer: auto (default), playbook, random"}),
+    ("stopper", {"choices": ("rule", "none"), "help": "early stopper (default rule)"}),
+    ("seed", {"type": int, "metavar": "N", "help": "run seed (default 0)"}),
+    ("workers", {"type": int, "metavar": "N", "help": "phases trained at the same time (default 1)"}),
+    ("kl-anchor", {"choices": ("base", "parent"), "help": "KL reference (default base)"}),
+    ("keep", {"choices": ("best", "last"), "help": "a phase's checkpoint (default best)"}),
+    ("trainer", {"metavar": "NAME", "help": "trl (default), or sim: seeded dynamics, no model"}),
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors that name the nearest valid choice."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            name = action.option_strings[0] if action.option_strings else action.dest
+            raise UsageError(f"{name} {value!r}: {did_you_mean(str(value), map(str, action.choices))}")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, rest = self.parse_known_args(args, namespace)
+        if rest:
+            flags = [flag for flag in _option_strings(self, parsed) if flag.startswith("--")]
+            raise UsageError(f"unknown argument {rest[0]!r}: {did_you_mean(rest[0].split('=')[0], flags)}")
+        return parsed
+
+
+def _option_strings(parser: Parser, parsed: argparse.Namespace) -> list[str]:
+    """The flags of the command that was typed."""
+    found: list[str] = []
+    for action in parser._actions:
+        found += action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            chosen = action.choices.get(getattr(parsed, action.dest, None) or "")
+            found += _option_strings(chosen, parsed) if chosen else []
+    return found
+
+
+def build_parser() -> Parser:
+    """The whole command line."""
+    parser = Parser(prog="llmzero", description="Search GRPO training strategies for RL post-training of LLMs.")
+    parser.add_argument("--version", action="version", version=f"llmzero {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    _add_search(commands)
+    for name, text in (
+        ("resume", "go on with an interrupted search"),
+        ("report", "write the strategy-tree page of a run"),
+        ("export", "write the best strategy as configs for a trainer"),
+        ("show", "a run's tree, or one of its nodes"),
+    ):
+        sub = _command(commands, name, text)
+        sub.add_argument("run", metavar="RUN", help="run name, unique prefix, folder, or 'latest'")
+        _add_specific(sub, name)
+    _command(commands, "ls", "the runs under --out")
+    task = _command(commands, "task", "list, show or check tasks")
+    task.add_argument("action", choices=("list", "show", "check"))
+    task.add_argument("name", nargs="?", metavar="NAME", help="task name")
+    task.add_argument("--data", choices=("mini", "hub"), default="mini", help="data source (default mini)")
+    return parser
+
+
+def _command(commands: Any, name: str, text: str) -> Parser:
+    sub: Parser = commands.add_parser(name, help=text, description=text)
+    sub.add_argument("--out", type=Path, default=Path("runs"), help="folder of runs (default runs/)")
+    sub.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    sub.add_argument("--debug", action="store_true", help="show a traceback on errors")
+    return sub
+
+
+def _add_search(commands: Any) -> None:
+    sub = _command(commands, "search", "search a better training strategy")
+    for name, options in SEARCH_FLAGS:
+        sub.add_argument(f"--{name}", default=argparse.SUPPRESS, **options)
+    sub.add_argument("--config", type=Path, metavar="FILE.toml", help="settings file; flags win over it")
+    sub.add_argument("--dry-run", action="store_true", help="print the plan; train nothing")
+
+
+def _add_specific(sub: Parser, name: str) -> None:
+    if name == "show":
+        sub.add_argument("node", nargs="?", metavar="NODE", help="node id, for example n3")
+    if name == "report":
+        sub.add_argument("--output", type=Path, metavar="FILE", help="where to write (default RUN/report/index.html)")
+    if name == "export":
+        sub.add_argument("--node", metavar="NODE", help="the strategy that ends here (default: the best)")
+        sub.add_argument("--format", default="trl", metavar="NAME", help="trl (default) or strategy")
+        sub.add_argument("--output", type=Path, metavar="DIR", help="where to write (default RUN/exports/FORMAT-NODE)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; errors become one line on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    try:
+        args = build_parser().parse_args(words)
+        if not args.command:
+            build_parser().print_help()
+            return 0
+        from llmzero import commands
+
+        return commands.run(args)
+    except LLMZeroError as error:
+        if debug:
+            raise
+        print(f"llmzero: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        print("llmzero: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        print(f"llmzero: unexpected {type(error).__name__}: {error} (run with --debug for details)", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""What each command does, in terms of the rooms below. Results go to stdout, progress to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from llmzero import wiring
+from llmzero.domain.config import RunConfig
+from llmzero.domain.errors import StateError, UsageError, did_you_mean
+from llmzero.domain.events import RunStarted, Tree, fold
+from llmzero.domain.strategy import best_node, strategy_of
+from llmzero.domain.types import ROOT, NodeId
+from llmzero.report import view
+from llmzero.search.controller import Parts, search
+from llmzero.settings import load_settings
+from llmzero.store.atomic import write_text
+from llmzero.store.journal import read_journal
+from llmzero.store.layout import RunPaths, find_run, list_runs, new_run_dir
+from llmzero.store.run import RunFolder
+
+
+def run(args: argparse.Namespace) -> int:
+    """Dispatch one parsed command."""
+    handlers: dict[str, Callable[[argparse.Namespace], int]] = {
+        "search": _search,
+        "resume": _resume,
+        "report": _report,
+        "export": _export,
+        "show": _show,
+        "ls": _ls,
+        "task": _task,
+    }
+    return handlers[args.command](args)
+
+
+# --- search and resume
+
+
+def _search(args: argparse.Namespace) -> int:
+    names = ("task", "model", "data", "nodes", "hours", "steps", "agent", "stopper", "seed", "workers", "trainer")
+    typed = {n: getattr(args, n) for n in (*names, "kl_anchor", "keep") if hasattr(args, n)}
+    config = load_settings(args.config, typed)
+    config = replace(config, versions=wiring.versions(config))
+    wiring.check(config)
+    if args.dry_run:
+        return _dry_run(args, config)
+    root = new_run_dir(args.out, config.task, datetime.date.today())
+    with RunFolder.create(root) as store:
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        store.append(RunStarted(run=root.name, config=config, at=now))
+        return _go(args, store, root)
+
+
+def _resume(args: argparse.Namespace) -> int:
+    root = find_run(args.out, args.run)
+    with RunFolder.open(root) as store:
+        if store.recovered_bytes:
+            print(f"llmzero: cut a torn last line ({store.recovered_bytes} bytes) off the journal", file=sys.stderr)
+        return _go(args, store, root)
+
+
+def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
+    from llmzero.report.terminal import TerminalView
+
+    tree = fold(store.events())
+    _say(f"run {root}  proposer {wiring.make_proposer(tree.config).name}, stopper {tree.config.stopper}")
+    executor = wiring.make_executor(tree.config)
+    try:
+        with _sigterm_as_interrupt(), TerminalView(tree) as observer:
+            parts = Parts(
+                store=store,
+                executor=executor,
+                proposer=wiring.make_proposer(tree.config),
+                stopper=wiring.make_stopper(tree.config),
+                observer=observer,
+                base=wiring.base_weights(tree.config),
+            )
+            tree = search(parts)
+    except KeyboardInterrupt:
+        _say(f"interrupted; go on with: llmzero resume {root}")
+        raise
+    finally:
+        executor.close()
+    return _finish(args, tree, root)
+
+
+def _finish(args: argparse.Namespace, tree: Tree, root: Path) -> int:
+    from llmzero.report.terminal import print_final
+
+    page = _write_report(tree, root, None)
+    if args.json:
+        print(json.dumps({**view.summary(tree), "report": str(page)}))
+        return 0
+    best = best_node(tree)
+    commands = [
+        f"llmzero show {root} {best.id if best else ROOT}",
+        f"llmzero export {root}",
+        f"llmzero report {root}",
+    ]
+    print_final(tree, console=Console(), next_commands=commands, report_path=str(page))
+    return 0
+
+
+@contextlib.contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """A polite kill ends a search like Ctrl-C: workers are ended and the way to resume is said."""
+
+    def interrupt(_signal: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _dry_run(args: argparse.Namespace, config: RunConfig) -> int:
+    from llmzero.plan import make_plan, plan_text
+
+    plan = make_plan(config, wiring.base_weights(config).path, wiring.task_sizes(config), _past_phase_s(args, config))
+    print(json.dumps(plan) if args.json else plan_text(plan))
+    return 0
+
+
+def _past_phase_s(args: argparse.Namespace, config: RunConfig) -> tuple[str, float] | None:
+    """Seconds per step of an earlier run of the same task and model under --out, and its name."""
+    for root in reversed(list_runs(args.out)):
+        with contextlib.suppress(StateError):
+            tree = fold(read_journal(RunPaths(root).journal))
+            same = (tree.config.task, tree.config.model, tree.config.trainer)
+            costs = [n.result.cost for n in tree.nodes.values() if n.result and n.result.cost.steps]
+            if costs and same == (config.task, config.model, config.trainer):
+                return root.name, sum(c.wall_s for c in costs) / sum(c.steps for c in costs)
+    return None
+
+
+# --- reading commands
+
+
+def _load(args: argparse.Namespace) -> tuple[Path, Tree]:
+    root = find_run(args.out, args.run)
+    return root, fold(read_journal(RunPaths(root).journal))
+
+
+def _write_report(tree: Tree, root: Path, output: Path | None) -> Path:
+    from llmzero.report.render import render
+    from llmzero.store.metrics import read_rows
+
+    paths = RunPaths(root)
+    rows = {n: read_rows(paths.phase_dir(n).metrics) for n in tree.nodes}
+    target = output or paths.report / "index.html"
+    write_text(target, render(tree, rows))
+    return target
+
+
+def _report(args: argparse.Namespace) -> int:
+    root, tree = _load(args)
+    page = _write_report(tree, root, args.output)
+    print(json.dumps({"run": tree.run, "report": str(page)}) if args.json else page)
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    root, tree = _load(args)
+    node = _node(tree, args.node) if args.node else _best(tree)
+    exporter = wiring.make_exporter(args.format)
+    folder = args.output or RunPaths(root).exports / f"{exporter.name}-{node}"
+    files = exporter.files(tree, strategy_of(tree, node))
+    for name, text in files.items():
+        write_text(folder / name, text)
+    if args.json:
+        print(json.dumps({"run": tree.run, "node": node, "folder": str(folder), "files": sorted(files)}))
+        return 0
+    print("\n".join(str(folder / name) for name in files))
+    return 0
+
+
+def _best(tree: Tree) -> NodeId:
+    best = best_node(tree)
+    if best is None or best.id == ROOT:
+        raise UsageError(f"run {tree.run}: no phase beat the base model, so there is no strategy to export (--node N)")
+    return best.id
+
+
+def _node(tree: Tree, name: str) -> NodeId:
+    if name not in tree.nodes:
+        raise UsageError(f"run {tree.run} has no node {name!r}: {did_you_mean(name, tree.nodes)}")
+    if name == ROOT:
+        raise UsageError(f"{ROOT} is the base model: a strategy needs at least one phase")
+    return name
+
+
+def _show(args: argparse.Namespace) -> int:
+    from llmzero.report.terminal import node_text, tree_text
+
+    _, tree = _load(args)
+    if args.node and args.node not in tree.nodes:
+        raise UsageError(f"run {tree.run} has no node {args.node!r}: {did_you_mean(args.node, tree.nodes)}")
+    if args.json:
+        print(json.dumps(view.node_view(tree, args.node) if args.node else view.summary(tree)))
+    else:
+        Console().print(node_text(tree, args.node) if args.node else tree_text(tree))
+    return 0
+
+
+def _ls(args: argparse.Namespace) -> int:
+    from llmzero.report.terminal import runs_table
+
+    rows: list[dict[str, Any]] = []
+    for root in list_runs(args.out):
+        try:
+            rows.append(view.run_row(fold(read_journal(RunPaths(root).journal))))
+        except StateError as error:
+            rows.append({"run": root.name, "error": str(error)})
+    if args.json:
+        print(json.dumps({"runs": rows}))
+    else:
+        Console().print(runs_table(rows))
+    return 0
+
+
+def _task(args: argparse.Namespace) -> int:
+    from llmzero.report.terminal import check_table, describe_text
+
+    if args.action == "list":
+        found = wiring.names("tasks")
+        print(json.dumps({"tasks": found}) if args.json else "\n".join(found))
+        return 0
+    if not args.name:
+        raise UsageError(f"task {args.action} needs a task name; valid: {', '.join(wiring.names('tasks'))}")
+    task = wiring.make_task(args.name, data=args.data)
+    if args.action == "show":
+        shown = wiring.describe_task(task)
+        print(json.dumps(shown)) if args.json else Console().print(describe_text(shown))
+        return 0
+    rows = wiring.check_task(task)
+    print(json.dumps({"task": args.name, "checks": rows})) if args.json else Console().print(check_table(rows))
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+def _say(text: str) -> None:
+    print(f"llmzero: {text}", file=sys.stderr)

@@ -1,0 +1,145 @@
+"""The dry run: what a search would do and roughly need, without training anything.
+
+Times come from an earlier run of the same task and model where there is one, else from a rule of thumb whose numbers
+are measured on the embedded base and scaled by parameters and tokens; they are estimates and say so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from llmzero.domain.config import RunConfig
+from llmzero.domain.types import HyperParams
+
+FLOAT_BYTES = 4
+STATE_COPIES = 4
+"""Weights, gradients and Adam's two moments, all float32; the KL reference adds one more copy of the weights."""
+
+LAUNCH_S_PER_TOKEN_STEP = 0.006
+"""Seconds per decoding step that no arithmetic explains (Python and kernel launches); the embedded base's own cost."""
+
+CPU_FLOPS = 2e10
+"""Sustained float32 operations per second assumed for two CPU cores."""
+
+
+def make_plan(config: RunConfig, base: str, sizes: Mapping[str, int], past: tuple[str, float] | None) -> dict[str, Any]:
+    """The plan as plain JSON. `past` is (run, seconds per step) of an earlier run of the same task and model."""
+    shape = model_shape(base)
+    step_s = past[1] if past else estimate_step_s(config.hyper, shape["parameters"])
+    eval_s = 0.0 if past else estimate_eval_s(config, shape["parameters"], sizes.get("validation", 0))
+    per_phase = None if step_s is None else config.steps * step_s + (eval_s or 0.0)
+    return {
+        "task": config.task,
+        "data": config.data,
+        "items": dict(sizes),
+        "model": config.model,
+        "weights": base,
+        "parameters": shape["parameters"],
+        "agent": config.agent,
+        "stopper": config.stopper,
+        "budget": {"nodes": config.nodes, "hours": config.hours, "steps_per_phase": config.steps},
+        "kl_anchor": config.kl_anchor,
+        "keep": config.keep,
+        "space": [_dimension(config, name) for name in config.space.names],
+        "expected": {
+            "phase_s": None if per_phase is None else round(per_phase, 1),
+            "search_s": None if per_phase is None else round(per_phase * config.nodes / config.workers, 1),
+            "memory_mb": _memory_mb(config, shape),
+            "basis": f"run {past[0]}" if past else "rule of thumb, within a factor of 3",
+        },
+    }
+
+
+def _dimension(config: RunConfig, name: str) -> dict[str, Any]:
+    parameter = config.space[name]
+    bounds = list(parameter.choices) if parameter.kind == "choice" else [parameter.low, parameter.high]
+    return {"name": name, "kind": parameter.kind, "bounds": bounds, "start": config.hyper.flat()[name]}
+
+
+def model_shape(base: str) -> dict[str, int | None]:
+    """Parameters and vocabulary of a model folder, read from its headers only; None where they cannot be known."""
+    folder = Path(base)
+    if not folder.is_dir():
+        return {"parameters": None, "vocabulary": None}
+    total = sum(_tensor_elements(file) for file in folder.glob("*.safetensors"))
+    vocabulary = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vocab_size")
+    return {"parameters": total or None, "vocabulary": vocabulary}
+
+
+def _tensor_elements(file: Path) -> int:
+    """Elements in a safetensors file, from its header (8 bytes of length, then JSON)."""
+    with file.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        header = json.loads(stream.read(length))
+    return sum(math.prod(t["shape"]) for name, t in header.items() if name != "__metadata__")
+
+
+def estimate_step_s(hyper: HyperParams, parameters: int | None) -> float | None:
+    """Seconds of one step: decoding plus 2 FLOPs a parameter and token to generate, 6 to train, 2 for the reference."""
+    if parameters is None:
+        return None
+    tokens = hyper.prompts_per_step * hyper.group_size * hyper.max_completion_tokens
+    flops_per_token = 2 + 6 * hyper.updates_per_batch + (2 if hyper.kl_coef else 0)
+    return hyper.max_completion_tokens * LAUNCH_S_PER_TOKEN_STEP + tokens * parameters * flops_per_token / CPU_FLOPS
+
+
+def estimate_eval_s(config: RunConfig, parameters: int | None, validation: int) -> float | None:
+    """Seconds of all evaluations of one phase, its final score included."""
+    if parameters is None:
+        return None
+    points = config.steps // config.eval.every + 1
+    curve = min(config.eval.curve_items, validation) * config.eval.curve_samples
+    full = (config.eval.items or validation) * config.eval.samples
+    tokens = (points * curve + full) * config.eval.max_completion_tokens
+    decoding = (points + 1) * config.eval.max_completion_tokens * LAUNCH_S_PER_TOKEN_STEP
+    return decoding + tokens * parameters * 2 / CPU_FLOPS
+
+
+def _memory_mb(config: RunConfig, shape: Mapping[str, int | None]) -> int | None:
+    """Megabytes of one worker: training state, and three float copies of a step's logits."""
+    parameters, vocabulary = shape["parameters"], shape["vocabulary"]
+    if parameters is None or vocabulary is None:
+        return None
+    copies = STATE_COPIES + (1 if config.hyper.kl_coef else 0)
+    sequences = config.hyper.prompts_per_step * config.hyper.group_size
+    logits = 3 * sequences * config.hyper.max_completion_tokens * vocabulary
+    runtime_mb = 700
+    return runtime_mb + round((copies * parameters + logits) * FLOAT_BYTES / 1e6)
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """The plan for a terminal."""
+    expected, budget, items = plan["expected"], plan["budget"], plan["items"]
+    known = "unknown until loaded"
+    parameters = f"{plan['parameters']:,} parameters" if plan["parameters"] else known
+    lines = [
+        "plan (nothing is trained)",
+        f"  task      {plan['task']}, data {plan['data']}: "
+        + ", ".join(f"{count} {split}" for split, count in items.items()),
+        f"  model     {plan['model']}: {parameters}, {plan['weights']}",
+        f"  search    {budget['nodes']} nodes x {budget['steps_per_phase']} steps, "
+        f"{budget['hours'] or 'no limit of'} worker hours, proposer {plan['agent']}, stopper {plan['stopper']}",
+        f"  phases    KL anchor {plan['kl_anchor']}, checkpoint kept: {plan['keep']}, optimizer fresh",
+        f"  expected  {_seconds(expected['phase_s'])} a phase, {_seconds(expected['search_s'])} the search "
+        f"({expected['basis']}); memory {expected['memory_mb'] or '?'} MB a worker",
+        "  space",
+    ]
+    for row in plan["space"]:
+        bounds = (
+            " | ".join(map(str, row["bounds"])) if row["kind"] == "choice" else "{:g} .. {:g}".format(*row["bounds"])
+        )
+        lines.append(
+            f"    {row['name']:<22} {row['start']!s:<8} {bounds}" + ("  (log)" if row["kind"] == "log" else "")
+        )
+    return "\n".join(lines)
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "unknown time"
+    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
