@@ -19,6 +19,7 @@ from llmzero import wiring
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import StateError, UsageError, did_you_mean
 from llmzero.domain.events import RunStarted, Tree, fold
+from llmzero.domain.jobs import JobPaths
 from llmzero.domain.strategy import best_node, strategy_of
 from llmzero.domain.types import ROOT, NodeId
 from llmzero.report import view
@@ -77,7 +78,7 @@ def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
     _say(f"run {root}  proposer {wiring.make_proposer(tree.config).name}, stopper {tree.config.stopper}")
     executor = wiring.make_executor(tree.config)
     try:
-        with _sigterm_as_interrupt(), TerminalView(tree) as observer:
+        with _sigterm_as_interrupt(), TerminalView() as observer:
             parts = Parts(
                 store=store,
                 executor=executor,
@@ -159,7 +160,7 @@ def _write_report(tree: Tree, root: Path, output: Path | None) -> Path:
     from llmzero.store.metrics import read_rows
 
     paths = RunPaths(root)
-    rows = {n: read_rows(paths.phase_dir(n).metrics) for n in tree.nodes}
+    rows = {n: read_rows(JobPaths(paths.phase_dir(n)).metrics) for n in tree.nodes}
     target = output or paths.report / "index.html"
     write_text(target, render(tree, rows))
     return target
@@ -204,14 +205,16 @@ def _node(tree: Tree, name: str) -> NodeId:
 
 def _show(args: argparse.Namespace) -> int:
     from llmzero.report.terminal import node_text, tree_text
+    from llmzero.store.metrics import read_rows
 
-    _, tree = _load(args)
+    root, tree = _load(args)
     if args.node and args.node not in tree.nodes:
         raise UsageError(f"run {tree.run} has no node {args.node!r}: {did_you_mean(args.node, tree.nodes)}")
+    rows = read_rows(JobPaths(RunPaths(root).phase_dir(args.node)).metrics) if args.node else ()
     if args.json:
-        print(json.dumps(view.node_view(tree, args.node) if args.node else view.summary(tree)))
+        print(json.dumps(view.node_view(tree, args.node, rows) if args.node else view.summary(tree)))
     else:
-        Console().print(node_text(tree, args.node) if args.node else tree_text(tree))
+        Console().print(node_text(tree, args.node, rows) if args.node else tree_text(tree))
     return 0
 
 
@@ -221,7 +224,7 @@ def _ls(args: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for root in list_runs(args.out):
         try:
-            rows.append(view.run_row(fold(read_journal(RunPaths(root).journal))))
+            rows.append(view.summary(fold(read_journal(RunPaths(root).journal))))
         except StateError as error:
             rows.append({"run": root.name, "error": str(error)})
     if args.json:
@@ -232,7 +235,7 @@ def _ls(args: argparse.Namespace) -> int:
 
 
 def _task(args: argparse.Namespace) -> int:
-    from llmzero.report.terminal import check_table, describe_text
+    from llmzero.report.tables import check_table, facts_table
 
     if args.action == "list":
         found = wiring.names("tasks")
@@ -243,7 +246,7 @@ def _task(args: argparse.Namespace) -> int:
     task = wiring.make_task(args.name, data=args.data)
     if args.action == "show":
         shown = wiring.describe_task(task)
-        print(json.dumps(shown)) if args.json else Console().print(describe_text(shown))
+        print(json.dumps(shown)) if args.json else Console().print(facts_table(shown))
         return 0
     rows = wiring.check_task(task)
     print(json.dumps({"task": args.name, "checks": rows})) if args.json else Console().print(check_table(rows))
