@@ -82,5 +82,7 @@ class RunConfig:
     stop: StopConfig = field(default_factory=StopConfig)
     hyper: HyperParams = field(default_factory=HyperParams)
     space: SearchSpace = field(default_factory=SearchSpace)
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Plain options for the trainer (the sim trainer's pace and deliberate faults)."""
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA_VERSION

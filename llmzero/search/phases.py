@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
+from llmzero.domain.config import RunConfig
 from llmzero.domain.events import Tree
 from llmzero.domain.examples import Split
 from llmzero.domain.jobs import Job, Weights
@@ -76,9 +78,17 @@ def train_job(tree: Tree, phase: Phase, start: Weights, base: Weights) -> Job:
         model=config.model,
         trainer=config.trainer,
         eval=config.eval,
-        threads=config.threads,
+        threads=_threads(config),
         run_seed=config.seed,
+        options=config.options,
     )
+
+
+def _threads(config: RunConfig) -> int:
+    """CPU threads of one worker: as configured, or an equal share of the cores (0 = all) among the workers."""
+    if config.threads or config.workers == 1:
+        return config.threads
+    return max(1, (os.cpu_count() or 1) // config.workers)
 
 
 def evaluate_job(tree: Tree, node: Node, weights: Weights, split: Split) -> Job:

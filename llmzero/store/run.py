@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from llmzero.domain.codec import to_json
 from llmzero.domain.errors import StateError
 from llmzero.domain.events import Event, Tree
 from llmzero.domain.jobs import Job, JobPaths, Weights
@@ -68,7 +68,8 @@ class RunFolder:
         except OSError as error:
             raise disk_error(error, "preparing", folder) from error
         self._readers.pop(name, None)
-        write_json(job_paths.spec, to_json(job))
+        earlier = read_json(Job, job_paths.spec).attempt if job_paths.spec.is_file() else 0
+        write_json(job_paths.spec, replace(job, attempt=earlier + 1))
         return folder
 
     def result(self, name: str) -> PhaseResult | None:
