@@ -102,7 +102,7 @@ def base_weights(config: RunConfig) -> Weights:
 
 def versions(config: RunConfig) -> dict[str, str]:
     """What a result depends on: package versions, and the base model's digest where it is a folder."""
-    packages = ("llmzero", "torch", "transformers", "trl", "rdkit")
+    packages = ("llmzero", "torch", "transformers", "trl", "datasets", "accelerate", "rdkit")
     found = {"python": platform.python_version()}
     for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
