@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmzero.domain.codec import from_json, to_json
-from llmzero.domain.config import RunConfig
+from llmzero.domain.config import EvalConfig, RunConfig, SearchConfig, StopConfig
 from llmzero.domain.errors import UsageError, did_you_mean
 from llmzero.domain.space import Parameter, SearchSpace, llm_space, nano_space
 from llmzero.domain.types import HyperParams
@@ -75,7 +75,7 @@ def _within_space(config: RunConfig) -> None:
     flat = config.hyper.flat()
     for parameter in config.space.parameters:
         value = flat[parameter.name]
-        if parameter.clamp(value) != value:
+        if not parameter.holds(value):
             bounds = parameter.choices or f"[{parameter.low:g}, {parameter.high:g}]"
             raise UsageError(f"hyper.{parameter.name} = {value!r}: outside the search space {bounds}")
 
@@ -120,7 +120,9 @@ def _space(space: SearchSpace, given: Any, where: str) -> SearchSpace:
 
 
 def _bounded(parameter: Parameter, given: Any, where: str) -> Parameter:
-    allowed = {"choices"} if parameter.kind == "choice" else {"low", "high"}
+    allowed = (
+        {"choices"} if parameter.kind == "choice" else {"low", "high", *(["multiple_of"] * (parameter.kind == "int"))}
+    )
     if not isinstance(given, dict):
         raise UsageError(f"{where}: must be a table with {', '.join(sorted(allowed))}")
     for key in given:
@@ -130,6 +132,60 @@ def _bounded(parameter: Parameter, given: Any, where: str) -> Parameter:
         changed = from_json(Parameter, {**to_json(parameter), **given}, where)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if changed.low > changed.high or (changed.kind == "log" and changed.low <= 0):
+    if changed.low > changed.high or (changed.kind == "log" and changed.low <= 0) or changed.multiple_of < 1:
         raise UsageError(f"{where}: low {changed.low:g} and high {changed.high:g} are no range")
     return changed
+
+
+def settings_reference() -> str:
+    """docs/settings.md: every setting with its default, from RunConfig's own documentation."""
+    lines = [
+        "# Settings",
+        "",
+        "One documented `RunConfig`: flags of `llmzero search` and keys of `--config FILE.toml` meet in it, a flag wins.",
+        "It is stored whole in the first line of the run's journal. This page is generated: `python -m llmzero.settings`.",
+        "",
+        "| setting | default | flag | meaning |",
+        "|---|---|---|---|",
+    ]
+    lines += [_row(f, "", f"`--{f.name.replace('_', '-')}`" * (f.name in FLAGS)) for f in _plain_fields(RunConfig)]
+    for table, kind in (("search", SearchConfig), ("eval", EvalConfig), ("stop", StopConfig)):
+        lines += [_row(f, f"{table}.", "") for f in _plain_fields(kind)]
+    lines += ["", "## Hyperparameters", "", _HYPER_TEXT, "", "| hyperparameter | nano | LLM | nano range | LLM range |"]
+    lines += ["|---|---|---|---|---|"]
+    nano, llm = HyperParams(**NANO_HYPER).flat(), HyperParams().flat()
+    for name in nano:
+        ranges = [_range(space[name]) if name in space.names else "" for space in (nano_space(), llm_space())]
+        lines.append(f"| `{name}` | {nano[name]} | {llm[name]} | {ranges[0]} | {ranges[1]} |")
+    return "\n".join([*lines, ""])
+
+
+FLAGS = {"task", "model", "data", "nodes", "hours", "steps", "agent", "stopper", "seed", "workers", "kl_anchor", "keep"}
+FLAGS |= {"trainer"}
+
+_HYPER_TEXT = (
+    "`[hyper]` sets where the search begins; `[space.NAME]` the bounds (`low`, `high`, `multiple_of`, or `choices`); "
+    "`[space] frozen = [...]`\nwhat the search must not touch. The first two columns are the defaults of the embedded "
+    "bases and of every other model.\nFurther fields of the trainer go under `[hyper.extra]` and are checked against "
+    "the trainer's own config class.\n`--config`, `--out`, `--dry-run` and `--json` are flags only."
+)
+
+
+def _plain_fields(kind: Any) -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(kind) if "doc" in f.metadata]
+
+
+def _row(field: dataclasses.Field[Any], prefix: str, flag: str) -> str:
+    default = repr(field.default).replace("'", '"')
+    return f"| `{prefix}{field.name}` | `{default}` | {flag} | {field.metadata['doc'].replace('|', '/')} |"
+
+
+def _range(parameter: Parameter) -> str:
+    if parameter.kind == "choice":
+        return ", ".join(map(str, parameter.choices))
+    log = " (log)" if parameter.kind == "log" else ""
+    return f"{parameter.low:g} to {parameter.high:g}{log}"
+
+
+if __name__ == "__main__":
+    print(settings_reference(), end="")

@@ -60,7 +60,7 @@ class StopConfig:
 class RunConfig:
     """One search."""
 
-    task: str = doc("task name, or a folder with a task of your own", "chemcot")
+    task: str = doc("task name (`llmzero task list`)", "chemcot")
     model: str = doc("nano (the embedded base), a Hugging Face model id, or a folder", "nano")
     data: Literal["mini", "hub"] = doc("mini: offline generator; hub: the real data set", "mini")
     trainer: str = doc("what trains a phase: trl, or sim (seeded dynamics for tests)", "trl")

@@ -22,6 +22,12 @@ class Parameter:
     choices: tuple[Scalar, ...] = ()
     multiple_of: int = 1
 
+    def holds(self, value: Scalar) -> bool:
+        """Whether a user's own value lies in the bounds; it need not be a multiple."""
+        if self.kind == "choice":
+            return value in self.choices
+        return isinstance(value, int | float) and not isinstance(value, bool) and self.low <= value <= self.high
+
     def clamp(self, value: Scalar) -> Scalar:
         """The nearest allowed value; raises UsageError where the type is wrong or a choice unknown."""
         if self.kind == "choice":
