@@ -142,8 +142,8 @@ def settings_reference() -> str:
     lines = [
         "# Settings",
         "",
-        "One documented `RunConfig`: flags of `llmzero search` and keys of `--config FILE.toml` meet in it, a flag wins.",
-        "It is stored whole in the first line of the run's journal. This page is generated: `python -m llmzero.settings`.",
+        "One documented `RunConfig`: flags of `llmzero search` and keys of `--config FILE.toml` meet in it, a flag",
+        "wins. It is stored whole in the run's journal. This page is generated: `python -m llmzero.settings`.",
         "",
         "| setting | default | flag | meaning |",
         "|---|---|---|---|",

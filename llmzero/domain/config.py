@@ -76,7 +76,7 @@ class RunConfig:
     keep: KeepPolicy = doc("the phase's checkpoint: best (by in-phase validation) or last", "best")
     optimizer: OptimizerPolicy = doc("optimizer at a phase start; reset is the only policy of the trl trainer", "reset")
     hang_after_s: float = doc("a worker silent for this many seconds counts as hung", 900.0)
-    threads: int = doc("CPU threads of a worker; 0 = all cores shared between the workers", 0)
+    threads: int = doc("CPU threads of a worker; 0 = one for tiny models, else all cores shared between the workers", 0)
     search: SearchConfig = field(default_factory=SearchConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     stop: StopConfig = field(default_factory=StopConfig)

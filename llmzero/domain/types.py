@@ -30,7 +30,8 @@ class HyperParams:
 
     `learning_rate` is the peak; `kl_coef` the weight of the k3 KL term in the loss (0 loads no reference);
     `group_size` is rollouts per prompt; a step draws `prompts_per_step * group_size` completions and makes
-    `updates_per_batch` optimizer steps on them (the clip range acts only when that is above 1).
+    `updates_per_batch` optimizer steps on them, each on its own share (the clip range acts only when that is above 1).
+    `warmup_steps` counts steps, not updates.
     `extra` holds further fields of the trainer, checked against the trainer's own config class.
     """
 

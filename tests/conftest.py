@@ -1,0 +1,1 @@
+"""Stands here so that test modules can import the helpers next to it (`trainer_kit`, ...)."""
