@@ -24,7 +24,7 @@ SEARCH_FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("agent", {"metavar": "NAME", "help": "proposer: auto (default), playbook, random"}),
     ("stopper", {"choices": ("rule", "none"), "help": "early stopper (default rule)"}),
     ("seed", {"type": int, "metavar": "N", "help": "run seed (default 0)"}),
-    ("workers", {"type": int, "metavar": "N", "help": "phases trained at the same time (default 1)"}),
+    ("workers", {"type": int, "metavar": "N", "help": "phases trained at the same time (default 1; nano 2)"}),
     ("kl-anchor", {"choices": ("base", "parent"), "help": "KL reference (default base)"}),
     ("keep", {"choices": ("best", "last"), "help": "a phase's checkpoint (default best)"}),
     ("trainer", {"metavar": "NAME", "help": "trl (default), or sim: seeded dynamics, no model"}),

@@ -28,7 +28,9 @@ CPU_FLOPS = 2e10
 """Sustained float32 operations per second assumed for two CPU cores."""
 
 
-def make_plan(config: RunConfig, base: str, sizes: Mapping[Split, int], past: tuple[str, float] | None) -> dict[str, Any]:
+def make_plan(
+    config: RunConfig, base: str, sizes: Mapping[Split, int], past: tuple[str, float] | None
+) -> dict[str, Any]:
     """The plan as plain JSON. `past` is (run, seconds per step) of an earlier run of the same task and model."""
     shape = model_shape(base)
     step_s = past[1] if past else estimate_step_s(config.hyper, shape["parameters"])

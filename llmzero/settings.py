@@ -22,6 +22,9 @@ from llmzero.domain.types import HyperParams
 NANO_HYPER: dict[str, Any] = {"learning_rate": 1e-4, "kl_coef": 0.02, "max_completion_tokens": 32}
 """Where a search on an embedded base begins; every other hyperparameter has HyperParams' own default."""
 
+NANO_WORKERS = 2
+"""Phases of an embedded base keep one core busy, no more; not read from the machine, since it shapes the tree."""
+
 LLM_EVAL: dict[str, Any] = {"max_completion_tokens": 1024, "samples": 4, "curve_samples": 1, "temperature": 1.0}
 """Evaluation of a real LLM: longer answers, fewer samples inside a phase."""
 
@@ -35,6 +38,8 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> RunConfig:
     _refuse_unknown(RunConfig, {k: v for k, v in given.items() if k != "space"}, where)
     merged = {**given, **flags}
     nano = merged.get("model", "nano") == "nano"
+    if nano:
+        merged.setdefault("workers", NANO_WORKERS)
     merged["hyper"] = {**to_json(HyperParams(**(NANO_HYPER if nano else {}))), **given.get("hyper", {})}
     merged["eval"] = {**({} if nano else LLM_EVAL), **given.get("eval", {})}
     merged["space"] = to_json(_space(nano_space() if nano else llm_space(), given.get("space", {}), where))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import json
 import platform
 import re
 from collections.abc import Callable
@@ -56,11 +57,15 @@ def make_trainer(name: str) -> Trainer:
 def make_executor(config: RunConfig) -> Executor:
     """The executor of a run. Workers enter through `llmzero.trainers.worker:main`, given the job's folder."""
     factory = _factory("executors", config.executor)
-    preload = ("llmzero.trainers.preload",) if config.trainer == "trl" else ()
-    return cast(
-        Executor,
-        factory(entry="llmzero.trainers.worker:main", preload=preload, hang_after_s=config.hang_after_s),
+    heavy = config.trainer != "sim"
+    task = {"name": config.task, "data": config.data, "seed": config.seed}
+    executor = factory(
+        entry="llmzero.trainers.worker:main",
+        preload=("llmzero.trainers.preload", "llmzero.trainers.warm") if heavy else (),
+        environment={"LLMZERO_WARM_TASK": json.dumps(task)} if heavy else {},
+        hang_after_s=config.hang_after_s,
     )
+    return cast(Executor, executor)
 
 
 def make_proposer(config: RunConfig) -> Proposer:

@@ -70,7 +70,7 @@ class RunConfig:
     nodes: int = doc("phases to train at most", 8)
     hours: float = doc("worker hours to use at most; 0 = no limit", 0.0)
     steps: int = doc("steps per phase", 60)
-    workers: int = doc("phases trained at the same time", 1)
+    workers: int = doc("phases trained at the same time (the embedded bases: 2)", 1)
     seed: int = doc("run seed; every other seed is hashed from it", 0)
     kl_anchor: KlAnchor = doc("KL reference: base (kept through the strategy) or parent (reset at each phase)", "base")
     keep: KeepPolicy = doc("the phase's checkpoint: best (by in-phase validation) or last", "best")

@@ -42,6 +42,7 @@ from llmzero.domain.types import (
 )
 from llmzero.ports import EarlyStopper, Executor, Observer, Proposer, RunStore
 from llmzero.search.budget import exhausted
+from llmzero.search.horizon import known, ready
 from llmzero.search.phases import (
     BASE_PROPOSAL,
     BASE_SELECTION,
@@ -110,19 +111,20 @@ def _has_room(tree: Tree) -> bool:
         return True
     if tree.nodes[ROOT].result is None:
         return False
-    return len(running(tree)) < tree.config.workers and not exhausted(tree)
+    return ready(tree) and not exhausted(tree)
 
 
 def _expand(parts: Parts, tree: Tree) -> Tree:
     """Decide on one more phase, journal it, start it."""
     if ROOT not in tree.nodes:
         return _launch(parts, tree, base_phase(tree), BASE_SELECTION, BASE_PROPOSAL)
-    selection = select(tree)
+    seen = known(tree, len(tree.nodes))
+    selection = select(seen)
     checkpoint = _checkpoint(tree, selection.parent)
     damage = parts.store.damage(checkpoint) if checkpoint else ""
     if damage:
         return _emit(parts, tree, CheckpointLost(node=selection.parent, reason=damage))
-    proposal = parts.proposer.propose(tree, selection.parent, tree.config.space)
+    proposal = parts.proposer.propose(seen, selection.parent, tree.config.space)
     phase, proposal = next_phase(tree, selection, proposal)
     return _launch(parts, tree, phase, selection, proposal)
 
@@ -183,9 +185,10 @@ def _judge(parts: Parts, tree: Tree, node: NodeId, rows: Sequence[MetricRow]) ->
 
 def _first_stop(parts: Parts, tree: Tree, node: NodeId, rows: Sequence[MetricRow]) -> Verdict | None:
     points = eval_points(rows)
+    seen = known(tree, tree.nodes[node].sequence)
     for k in range(parts.judged.get(node, 0) + 1, len(points) + 1):
-        known = [r for r in rows if r.step <= points[k - 1].step]
-        verdict = parts.stopper.judge(tree, node, points[:k], known)
+        so_far = [r for r in rows if r.step <= points[k - 1].step]
+        verdict = parts.stopper.judge(seen, node, points[:k], so_far)
         parts.judged[node] = k
         if verdict.action == "stop":
             return verdict

@@ -1,6 +1,9 @@
 """The loop on fakes: budgets, stops, failures, lost checkpoints, resume."""
 
-from collections.abc import Sequence
+import dataclasses
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +19,7 @@ from llmzero.domain.events import (
     event_to_json,
     fold,
 )
-from llmzero.domain.jobs import Job, Weights
+from llmzero.domain.jobs import Job, JobState, Weights
 from llmzero.domain.series import MetricRow
 from llmzero.domain.types import EvalPoint, FailureKind, NodeId, PhaseResult, Status, Verdict
 from llmzero.search.controller import Parts, search
@@ -249,3 +252,38 @@ def test_the_test_split_is_scored_once_per_node_on_resume() -> None:
     store = MemoryStore(CONFIG)
     search(parts_of(store))
     assert sum(isinstance(e, TestScored) for e in store.events()) == 2
+
+
+class LateExecutor(InlineExecutor):
+    """Ends its jobs in an order drawn from a seed, one a poll: the luck of a busy machine."""
+
+    def __init__(self, store: MemoryStore, player: Play, seed: int) -> None:
+        super().__init__(store, player)
+        self.random = random.Random(seed)
+        self.pending: list[Path] = []
+        self.most = 0
+
+    def submit(self, job_dir: Path) -> None:
+        super().submit(job_dir)
+        self.states[job_dir] = JobState(state="running")
+        self.pending.append(job_dir)
+        self.most = max(self.most, len(self.pending))
+
+    def poll(self, timeout_s: float) -> Mapping[Path, JobState]:
+        if self.pending:
+            done = self.pending.pop(self.random.randrange(len(self.pending)))
+            self.states[done] = JobState(state="done")
+        return dict(self.states)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_with_several_workers_the_tree_does_not_depend_on_the_order_phases_end_in(workers: int) -> None:
+    config = RunConfig(nodes=12, steps=30, workers=workers)
+    trees = []
+    for seed in range(6):
+        store = MemoryStore(config)
+        parts = parts_of(store, stopper=StopBelow(0.32), proposer=FixedProposer({"learning_rate": 2e-5}))
+        executor = LateExecutor(store, play, seed)
+        trees.append(search(dataclasses.replace(parts, executor=executor)))
+        assert executor.most == workers
+    assert all(tree.nodes == trees[0].nodes for tree in trees)
