@@ -87,7 +87,7 @@ def settle(hyper: HyperParams) -> tuple[HyperParams, tuple[str, ...]]:
 def nano_space(max_tokens: int = 64) -> SearchSpace:
     """Bounds for the embedded sub-million-parameter bases, whose learning rates are far above an LLM's."""
     return SearchSpace(
-        _common(lr=(1e-5, 1e-3), kl=(0.0, 0.5), tokens=(8, max_tokens, 4), groups=(4, 16), prompts=(4, 16))
+        _common(lr=(1e-5, 1e-3), kl=(0.0, 0.5), tokens=(8, max_tokens, 4), groups=(4, 16), prompts=(4, 12))
     )
 
 
