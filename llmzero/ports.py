@@ -128,8 +128,8 @@ class RunStore(Protocol):
 
     def weights(self, checkpoint: Checkpoint) -> Weights: ...
 
-    def damage(self, checkpoint: Checkpoint) -> str:
-        """Why a checkpoint cannot be used; empty when it is whole."""
+    def damage(self, weights: Weights) -> str:
+        """Why weights cannot be used; empty when they are whole, or nothing is known to check them against."""
 
     def collect_garbage(self, tree: Tree) -> int:
         """Remove weights nobody may resume from; returns bytes freed."""

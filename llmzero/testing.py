@@ -82,8 +82,8 @@ class MemoryStore:
     def weights(self, checkpoint: Checkpoint) -> Weights:
         return Weights(path=checkpoint.path, digest=checkpoint.digest)
 
-    def damage(self, checkpoint: Checkpoint) -> str:
-        return self.damaged.get(checkpoint.path, "")
+    def damage(self, weights: Weights) -> str:
+        return self.damaged.get(weights.path, "")
 
     def collect_garbage(self, tree: Tree) -> int:
         return 0

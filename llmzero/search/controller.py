@@ -116,17 +116,24 @@ def _has_room(tree: Tree) -> bool:
 
 def _expand(parts: Parts, tree: Tree) -> Tree:
     """Decide on one more phase, journal it, start it."""
+    _check_base(parts)
     if ROOT not in tree.nodes:
         return _launch(parts, tree, base_phase(tree), BASE_SELECTION, BASE_PROPOSAL)
     seen = known(tree, len(tree.nodes))
     selection = select(seen)
-    checkpoint = _checkpoint(tree, selection.parent)
-    damage = parts.store.damage(checkpoint) if checkpoint else ""
+    damage = parts.store.damage(_weights(parts, tree, selection.parent))
     if damage:
         return _emit(parts, tree, CheckpointLost(node=selection.parent, reason=damage))
     proposal = parts.proposer.propose(seen, selection.parent, tree.config.space)
     phase, proposal = next_phase(tree, selection, proposal)
     return _launch(parts, tree, phase, selection, proposal)
+
+
+def _check_base(parts: Parts) -> None:
+    """The base is every strategy's start and KL anchor: once it is gone, no further node would mean the same."""
+    damage = parts.store.damage(parts.base)
+    if damage:
+        raise StateError(f"base model: {damage}; put the weights back as they were, then resume the run")
 
 
 def _launch(parts: Parts, tree: Tree, phase: Phase, selection: Selection, proposal: Proposal) -> Tree:

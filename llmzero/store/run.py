@@ -84,8 +84,8 @@ class RunFolder:
     def weights(self, checkpoint: Checkpoint) -> Weights:
         return Weights(path=str(self._inside(checkpoint)), digest=checkpoint.digest)
 
-    def damage(self, checkpoint: Checkpoint) -> str:
-        return verify(self._inside(checkpoint), checkpoint.digest)
+    def damage(self, weights: Weights) -> str:
+        return verify(Path(weights.path), weights.digest) if weights.digest else ""
 
     def collect_garbage(self, tree: Tree) -> int:
         return collect_garbage(self._paths, tree)

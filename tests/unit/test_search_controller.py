@@ -157,6 +157,21 @@ def test_a_lost_checkpoint_is_journalled_and_never_resumed_from() -> None:
     assert len(tree.nodes) == 5
 
 
+def test_a_base_that_changed_ends_the_search_and_leaves_it_resumable() -> None:
+    store = MemoryStore(CONFIG)
+
+    def change(job: Job) -> tuple[list[MetricRow], PhaseResult]:
+        if job.phase.id == "n2":
+            store.damaged["base"] = "base changed since it was written"
+        return play(job)
+
+    with pytest.raises(StateError, match="base model: base changed"):
+        search(parts_of(store, change))
+    assert finished_ids(store.events()) == ["n0", "n1", "n2"]
+    store.damaged.clear()
+    assert len(search(parts_of(store)).nodes) == 5
+
+
 @pytest.mark.parametrize(
     ("failure", "error", "said"),
     [
