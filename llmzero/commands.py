@@ -52,8 +52,8 @@ def _search(args: argparse.Namespace) -> int:
     names = ("task", "model", "data", "nodes", "hours", "steps", "agent", "stopper", "seed", "workers", "trainer")
     typed = {n: getattr(args, n) for n in (*names, "kl_anchor", "keep") if hasattr(args, n)}
     config = load_settings(args.config, typed)
-    config = replace(config, versions=wiring.versions(config))
     wiring.check(config)
+    config = replace(config, versions=wiring.versions(config))
     if args.dry_run:
         return _dry_run(args, config)
     root = new_run_dir(args.out, config.task, datetime.date.today())

@@ -89,7 +89,10 @@ def resolve_model(model: str, task: str) -> str:
     if model == "nano":
         from llmzero.trainers.nano import nano_path
 
-        return str(nano_path(task))
+        try:
+            return str(nano_path(task))
+        except KeyError as error:
+            raise UsageError(f"{error.args[0]}; name another --model (a folder or a Hugging Face id)") from None
     folder = Path(model)
     if folder.is_dir():
         if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):

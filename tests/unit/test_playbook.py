@@ -299,7 +299,7 @@ def test_a_creeping_reward_at_a_tiny_kl_is_called_timid() -> None:
 
 
 def test_the_batch_at_its_bound_brings_no_larger_step() -> None:
-    tree, space = grown(outcome(0.55), group_size=16, prompts_per_step=16, kl_coef=0.0)
+    tree, space = grown(outcome(0.55), group_size=16, prompts_per_step=12, kl_coef=0.0)
     for _ in range(3):
         proposal = next_of(tree, "n1", space)
         rates = [c.value for c in proposal.changes if c.field == "learning_rate"]
@@ -334,7 +334,7 @@ def test_after_a_timid_opening_the_next_is_faster() -> None:
 def test_after_a_good_opening_the_next_is_a_bold_variation() -> None:
     old, new = opening_values(outcome(0.6))
     assert sum(old[name] != new[name] for name in old) >= 3
-    assert new["group_size"] == 16 and new["prompts_per_step"] == 16
+    assert new["group_size"] == 16 and new["prompts_per_step"] == 12
 
 
 def test_out_of_memory_makes_every_later_phase_smaller() -> None:
