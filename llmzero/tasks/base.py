@@ -49,7 +49,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One policy's result; `ok` says whether the bound held. `official` is the benchmark's own mean, where it has one."""
+    """One policy's result; `ok` says whether the bound held.
+
+    `official` is the benchmark's own mean, given only for a policy limited to some sub-tasks: metrics do not mix.
+    """
 
     policy: str
     kind: PolicyKind
@@ -112,7 +115,7 @@ def _check_one(task: Task, policy: Policy, split: Split, examples: Sequence[Exam
         return None
     rewards = [task.reward(item, Transcript.of(policy.answer(item))) for item in items]
     mean = fmean(reward.value for reward in rewards)
-    official = [reward.official for reward in rewards if reward.official is not None]
+    official = [reward.official for reward in rewards if reward.official is not None and policy.subtasks]
     return CheckRow(
         policy=policy.name,
         kind=policy.kind,

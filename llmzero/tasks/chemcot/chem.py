@@ -2,7 +2,7 @@
 
 RDKit is quiet here: its parser would otherwise print a line for every wrong SMILES a model writes.
 """
-# mypy: disable-error-code="import-untyped,import-not-found,no-untyped-call,unused-ignore"
+# mypy: disable-error-code="import-untyped,import-not-found,no-untyped-call,attr-defined,unused-ignore"
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def parse(smiles: object) -> Mol | None:
     if not isinstance(smiles, str) or not smiles.strip() or len(smiles) > MAX_SMILES_CHARS or not smiles.isascii():
         return None
     mol = Chem.MolFromSmiles(smiles.strip())
-    if mol is None or mol.GetNumAtoms() == 0 or any(atom.GetAtomicNum() == 0 for atom in mol.GetAtoms()):
+    if mol is None or mol.GetNumAtoms() == 0 or mol.HasSubstructMatch(pattern("[#0]")):
         return None
     return mol
 
@@ -133,16 +133,15 @@ def cores(mol: Mol, group: str) -> frozenset[str]:
     return frozenset(left for match in matches if (left := _without(mol, match[1:])))
 
 
-def attach(mol: Mol, atom_index: int, tail: str) -> Mol | None:
-    """A new molecule with the group `tail` on an atom; None where chemistry forbids it."""
-    piece = parse(tail)
-    joined = Chem.RWMol(Chem.CombineMols(mol, piece))
+def attach(mol: Mol, atom_index: int, tail: str) -> str:
+    """The canonical SMILES with the group `tail` on an atom; "" where chemistry forbids it."""
+    joined = Chem.RWMol(Chem.CombineMols(mol, source_mol(tail)))
     joined.AddBond(atom_index, mol.GetNumAtoms(), Chem.BondType.SINGLE)
     try:
         Chem.SanitizeMol(joined)
     except ValueError:
-        return None
-    return parse(canonical(joined))
+        return ""
+    return canonical(joined)
 
 
 def open_carbons(mol: Mol) -> list[int]:
