@@ -34,8 +34,11 @@ def finished(tree: Tree) -> Iterator[Node]:
 
 
 def best_node(tree: Tree) -> Node | None:
-    """The finished node with the highest score; the earlier one on a tie. None before the base is measured."""
-    return max(finished(tree), key=lambda n: (n.score or 0.0, -n.sequence), default=None)
+    """The finished node with the highest score whose weights are whole; the earlier one on a tie.
+
+    None before the base is measured.
+    """
+    return max((n for n in finished(tree) if n.resumable), key=lambda n: (n.score or 0.0, -n.sequence), default=None)
 
 
 def running(tree: Tree) -> tuple[Node, ...]:

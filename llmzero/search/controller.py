@@ -208,7 +208,7 @@ def _take_in(parts: Parts, tree: Tree, node: NodeId, state: JobState) -> Tree:
     tree = _judge(parts, tree, node, rows)
     result = _outcome(parts, node, state, rows)
     if node == ROOT and result.status is not Status.FINISHED:
-        raise UsageError(f"the base model could not be measured: {result.message} (log: {_log(parts, node)})")
+        raise UsageError(f"the base model could not be measured: {result.message} [{parts.store.folder(node)}]")
     if result.failure is FailureKind.DISK_FULL:
         raise StateError(f"{parts.store.folder(node)}: disk full ({result.message}); free space, then resume the run")
     verdict = tree.nodes[node].verdict
@@ -234,16 +234,24 @@ def _outcome(parts: Parts, job: str, state: JobState, rows: list[MetricRow]) -> 
     )
 
 
-def _log(parts: Parts, node: NodeId) -> Path:
-    return parts.store.folder(node) / "log.txt"
-
-
 def _read_test(parts: Parts, tree: Tree) -> Tree:
     """Score the base and the best strategy on the held-out test split: the only place where it is read."""
+    _check_base(parts)
+    tree = _drop_lost_best(parts, tree)
     best = best_node(tree)
     for node in dict.fromkeys([ROOT, best.id if best else ROOT]):
         if node not in tree.test_scores:
             tree = _test_one(parts, tree, tree.nodes[node])
+    return tree
+
+
+def _drop_lost_best(parts: Parts, tree: Tree) -> Tree:
+    """While the best node's weights cannot be used, say so and take the next: it could not be tested or handed on."""
+    while (best := best_node(tree)) is not None and best.id not in tree.test_scores:
+        damage = parts.store.damage(_weights(parts, tree, best.id))
+        if not damage:
+            break
+        tree = _emit(parts, tree, CheckpointLost(node=best.id, reason=damage))
     return tree
 
 

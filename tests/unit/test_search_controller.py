@@ -302,3 +302,18 @@ def test_with_several_workers_the_tree_does_not_depend_on_the_order_phases_end_i
         trees.append(search(dataclasses.replace(parts, executor=executor)))
         assert executor.most == workers
     assert all(tree.nodes == trees[0].nodes for tree in trees)
+
+
+def test_the_best_node_that_lost_its_weights_is_not_tested_the_next_one_is() -> None:
+    whole = search(parts_of(MemoryStore(CONFIG)))
+    first, second = sorted((n for n in whole.nodes.values() if n.id != "n0"), key=lambda n: -(n.score or 0))[:2]
+    store = MemoryStore(CONFIG)
+
+    def lose_at_the_end(job: Job) -> tuple[list[MetricRow], PhaseResult]:
+        if job.phase.id == "n4":
+            store.damaged[f"phases/{first.id}/checkpoint"] = "missing"
+        return play(job)
+
+    tree = search(parts_of(store, lose_at_the_end))
+    assert tree.nodes[first.id].lost == "missing"
+    assert set(tree.test_scores) == {"n0", second.id}
