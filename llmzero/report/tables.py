@@ -235,7 +235,7 @@ def runs_table(summaries: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def check_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """The policies of a task check: mean reward against its bound, the benchmark's own score beside it."""
-    table = grid("policy", "kind", "split", "items", "reward", "bound", "official", "")
+    table = grid("policy", "kind", "split", "items", "reward", "bound", "official", "", wide=0)
     for row in rows:
         sign = "≥" if row["kind"] == "oracle" else "≤"
         held = line("ok", "green") if row["ok"] else line("BROKEN", "red bold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -122,12 +123,20 @@ def test_the_exported_script_reproduces_the_stages(run: Run, tmp_path: Path) -> 
     assert {"train.py", "strategy.yaml", "stages/stage1.yaml"} <= set(done["files"])
     strategy = load_strategy((tmp_path / "export" / "strategy.yaml").read_text())
     words = [sys.executable, "train.py", "--output", "trained", "--evaluate"]
-    ran = subprocess.run(words, cwd=tmp_path / "export", capture_output=True, text=True, timeout=400, check=False)
+    ran = subprocess.run(
+        words,
+        cwd=tmp_path / "export",
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # a tiny model: more threads only wait for each other
+    )
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = json.loads((tmp_path / "export" / "trained" / "scores.json").read_text())
     assert len(strategy.stages) >= 2
     for stage in strategy.stages:
-        mine = found[str(stage.stage)]
+        mine = found[f"stage{stage.stage}"]
         assert stage.score is not None and stage.score_se is not None
         # The script draws its own samples, so scores differ by sampling noise only.
         noise = math.hypot(stage.score_se, mine["se"])
