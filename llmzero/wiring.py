@@ -89,10 +89,7 @@ def resolve_model(model: str, task: str) -> str:
     if model == "nano":
         from llmzero.trainers.nano import nano_path
 
-        try:
-            return str(nano_path(task))
-        except KeyError as error:
-            raise UsageError(f"{error.args[0]}; name another --model (a folder or a Hugging Face id)") from None
+        return str(nano_path(task))
     folder = Path(model)
     if folder.is_dir():
         if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):

@@ -25,10 +25,6 @@ _THINK = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 PolicyKind = Literal["oracle", "noop", "unsolved", "shortcut"]
 
 
-class TaskDataError(RuntimeError):
-    """A task's data cannot be had; the message is one line and says what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A fixed way of answering, with the mean reward it may earn.

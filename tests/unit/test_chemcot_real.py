@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from llmzero.domain.errors import UsageError
 from llmzero.domain.examples import SPLITS
-from llmzero.tasks.base import TaskDataError, check
+from llmzero.tasks.base import check
 from llmzero.tasks.chemcot import chem, dataset
 from llmzero.tasks.chemcot.task import ChemCoT, best_constant
 
@@ -121,5 +122,5 @@ def test_offline_loading_is_an_explained_error(monkeypatch):
         raise ConnectionError("offline")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    with pytest.raises(TaskDataError, match="cannot load OpenMol/ChemCoTBench"):
+    with pytest.raises(UsageError, match="cannot load OpenMol/ChemCoTBench"):
         dataset.load()

@@ -6,6 +6,7 @@ from statistics import fmean
 
 import pytest
 
+from llmzero.domain.errors import UsageError
 from llmzero.domain.examples import SPLITS, Transcript
 from llmzero.tasks.chemcot import chemcot, prompts
 from llmzero.trainers.nano import nano_path
@@ -38,7 +39,7 @@ def test_the_folder_is_small_and_has_a_card():
 
 
 def test_an_unknown_task_names_the_known_ones():
-    with pytest.raises(KeyError, match="there is one for: chemcot"):
+    with pytest.raises(UsageError, match="there is one for chemcot"):
         nano_path("alchemy")
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from llmzero.domain.errors import UsageError
 from llmzero.domain.examples import Example, Split, Transcript
-from llmzero.tasks.base import TaskDataError
 from llmzero.tasks.chemcot import chem, prompts, reward
 
 REPO_ID: Final = "OpenMol/ChemCoTBench"
@@ -51,15 +51,15 @@ class Loaded:
 
 
 def load(revision: str = "main") -> Loaded:
-    """Downloads the benchmark at a revision (a branch or, better, a commit). TaskDataError when it cannot be had."""
+    """Downloads the benchmark at a revision (a branch or, better, a commit). UsageError when it cannot be had."""
     try:
         from datasets import load_dataset
     except ImportError as error:
-        raise TaskDataError("the real benchmark needs the package `datasets`: pip install datasets") from error
+        raise UsageError("the real benchmark needs the package `datasets`: pip install datasets") from error
     try:
         rows = load_dataset(REPO_ID, split="train", revision=revision)
     except (OSError, ValueError, RuntimeError) as error:
-        raise TaskDataError(unreachable(error)) from error
+        raise UsageError(unreachable(error)) from error
     return arrange([dict(row) for row in rows])
 
 

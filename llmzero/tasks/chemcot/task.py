@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+from llmzero.domain.errors import UsageError
 from llmzero.domain.examples import SPLITS, Example, Message, Reward, Split, Transcript
 from llmzero.tasks.base import Policy
 from llmzero.tasks.chemcot import dataset, mini, prompts, reward
@@ -95,7 +96,7 @@ def chemcot(
 ) -> ChemCoT:
     """The task by name, as wiring calls it; ValueError for unknown data. Nothing is loaded until examples are asked."""
     if data not in ("mini", "hub"):
-        raise ValueError(f"chemcot has no data {data!r}; there is: mini, hub")
+        raise UsageError(f"task chemcot has no data {data!r}; valid: hub, mini")
     return ChemCoT(data, seed, revision, {**mini.SIZES, **(sizes or {})}, knobs or mini.Difficulty())
 
 
