@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmzero.domain.errors import UsageError
 from llmzero.domain.examples import SPLITS, Example, Transcript
 from llmzero.ports import Task
 from llmzero.tasks.base import MAX_ANSWER_CHARS, check, check_task, json_answers, single, visible
@@ -164,5 +165,5 @@ def test_impossible_knobs_are_refused_in_one_line():
 
 
 def test_unknown_data_is_refused():
-    with pytest.raises(ValueError, match="there is: mini, hub"):
+    with pytest.raises(UsageError, match="there is: mini, hub"):
         chemcot(data="real")  # type: ignore[arg-type]
