@@ -165,5 +165,5 @@ def test_impossible_knobs_are_refused_in_one_line():
 
 
 def test_unknown_data_is_refused():
-    with pytest.raises(UsageError, match="there is: mini, hub"):
+    with pytest.raises(UsageError, match="valid: hub, mini"):
         chemcot(data="real")  # type: ignore[arg-type]
