@@ -71,6 +71,7 @@ class MemoryStore:
     def prepare(self, name: str, job: Job) -> Path:
         self.jobs[name] = from_json(Job, to_json(job))
         self.metric_rows[name] = []
+        self.results.pop(name, None)
         return self.folder(name)
 
     def result(self, name: str) -> PhaseResult | None:

@@ -55,6 +55,8 @@ from llmzero.search.phases import (
 from llmzero.search.uct import select
 
 POLL_S = 0.1
+TEST_JOB = "test-"
+"""Prefix of the jobs that read the test split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +101,18 @@ def _emit(parts: Parts, tree: Tree, event: Event) -> Tree:
 
 
 def _take_up(parts: Parts, tree: Tree) -> None:
-    """Attach to phases an earlier controller started; start again those whose worker is gone."""
+    """Attach to phases an earlier controller started; start again those that left nothing to keep."""
     for node in running(tree):
         state = parts.executor.attach(parts.store.folder(node.id))
-        if state.state in ("dead", "absent"):
+        if state.state in ("dead", "absent") or _says_nothing(node.id, parts.store.result(node.id)):
             _submit(parts, tree, node.phase)
+
+
+def _says_nothing(job: str, result: PhaseResult | None) -> bool:
+    """A failure that tells of the machine and not of a strategy: never journalled, and tried again on resume."""
+    if result is None or result.status is not Status.FAILED:
+        return False
+    return result.failure is FailureKind.DISK_FULL or job == ROOT or job.startswith(TEST_JOB)
 
 
 def _has_room(tree: Tree) -> bool:
@@ -212,7 +221,7 @@ def _take_in(parts: Parts, tree: Tree, node: NodeId, state: JobState) -> Tree:
     if result.failure is FailureKind.DISK_FULL:
         raise StateError(f"{parts.store.folder(node)}: disk full ({result.message}); free space, then resume the run")
     verdict = tree.nodes[node].verdict
-    if verdict and result.status is not Status.FAILED:
+    if verdict and any(p.step >= verdict.at_step for p in result.curve):
         result = stopped_result(result, rows, verdict)
     tree = _emit(parts, tree, PhaseFinished(node=node, result=result))
     parts.store.collect_garbage(tree)
@@ -256,8 +265,10 @@ def _drop_lost_best(parts: Parts, tree: Tree) -> Tree:
 
 
 def _test_one(parts: Parts, tree: Tree, node: Node) -> Tree:
-    name = f"test-{node.id}"
-    result = parts.store.result(name) or _run_to_end(parts, tree, node, name)
+    name = f"{TEST_JOB}{node.id}"
+    result = parts.store.result(name)
+    if result is None or _says_nothing(name, result):
+        result = _run_to_end(parts, tree, node, name)
     if result.score is None or result.status is not Status.FINISHED:
         raise StateError(
             f"{parts.store.folder(name)}: the test split could not be read: {result.message}; "
@@ -269,8 +280,7 @@ def _test_one(parts: Parts, tree: Tree, node: Node) -> Tree:
 
 def _run_to_end(parts: Parts, tree: Tree, node: Node, name: str) -> PhaseResult:
     folder = parts.store.folder(name)
-    state = parts.executor.attach(folder)
-    if state.state in ("dead", "absent"):
+    if parts.executor.attach(folder).state != "running":
         weights = _weights(parts, tree, node.id)
         parts.executor.submit(parts.store.prepare(name, evaluate_job(tree, node, weights, "test")))
     states: Mapping[Path, JobState] = {}

@@ -61,7 +61,7 @@ class RunFolder:
         job_paths = JobPaths(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for old in (job_paths.stop, job_paths.metrics, job_paths.heartbeat):
+            for old in (job_paths.result, job_paths.stop, job_paths.metrics, job_paths.heartbeat):
                 old.unlink(missing_ok=True)
             if job_paths.checkpoint.exists():
                 shutil.rmtree(job_paths.checkpoint)

@@ -190,7 +190,6 @@ def test_a_base_that_cannot_be_measured_ends_the_search_and_leaves_it_resumable(
     with pytest.raises(error, match=said):
         search(parts_of(store, broken))
     assert not finished_ids(store.events())
-    store.results.clear()
     assert search(parts_of(store)).ended
 
 
@@ -205,7 +204,6 @@ def test_disk_full_in_a_worker_ends_the_search_without_burning_the_node() -> Non
     with pytest.raises(StateError, match="disk full"):
         search(parts_of(store, full))
     assert finished_ids(store.events()) == ["n0", "n1"]
-    del store.results["n2"]
     tree = search(parts_of(store))
     assert finished_ids(store.events()) == ["n0", "n1", "n2", "n3", "n4"]
     assert tree.ended
@@ -317,3 +315,30 @@ def test_the_best_node_that_lost_its_weights_is_not_tested_the_next_one_is() -> 
     tree = search(parts_of(store, lose_at_the_end))
     assert tree.nodes[first.id].lost == "missing"
     assert set(tree.test_scores) == {"n0", second.id}
+
+
+def test_a_failed_reading_of_the_test_split_is_tried_again_on_resume() -> None:
+    store = MemoryStore(CONFIG)
+
+    def broken(job: Job) -> tuple[list[MetricRow], PhaseResult]:
+        if job.kind == "evaluate":
+            return [], PhaseResult(status=Status.FAILED, failure=FailureKind.OUT_OF_MEMORY, message="too large")
+        return play(job)
+
+    with pytest.raises(StateError, match="test split could not be read"):
+        search(parts_of(store, broken))
+    assert len(search(parts_of(store)).test_scores) == 2
+
+
+def test_a_phase_that_fails_after_its_verdict_is_stopped_all_the_same() -> None:
+    """How far a worker gets after the verdict is luck; a failure there must not change the tree."""
+
+    def fail_late(job: Job) -> tuple[list[MetricRow], PhaseResult]:
+        rows, result = play(job)
+        if job.kind == "train" and job.phase.steps:
+            result = dataclasses.replace(result, status=Status.FAILED, score=None, failure=FailureKind.NAN)
+        return rows, result
+
+    trees = [search(parts_of(MemoryStore(CONFIG), p, stopper=StopBelow(0.36))) for p in (play, fail_late)]
+    assert [n.status for n in trees[1].nodes.values()] == [n.status for n in trees[0].nodes.values()]
+    assert trees[0].nodes["n1"].result == trees[1].nodes["n1"].result
