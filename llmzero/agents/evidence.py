@@ -54,8 +54,6 @@ def why_not(ev: Evidence, name: str) -> str:
         return "kl_coef is 0, so no reference was loaded"
     if name == "clip_ratio" and ev.hyper.updates_per_batch == 1:
         return "0 by construction at one update per batch"
-    if name == "zero_std_share" and ev.hyper.advantage_norm == "batch":
-        return "a batch-level flag, not a share of groups, under advantage_norm batch"
     return ""
 
 

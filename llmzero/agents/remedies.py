@@ -29,7 +29,7 @@ def exploring(ev: Evidence) -> tuple[Change, ...]:
         shift(ev, "temperature", 0.1, "a higher temperature spreads the samples"),
         put("top_p", 1.0, "the whole distribution may be sampled"),
         kl_down(ev, 0.5, "a looser anchor lets the policy move"),
-        put("entropy_coef", 0.002, "a small entropy bonus keeps alternatives alive"),
+        put("entropy_coef", max(0.002, ev.hyper.entropy_coef), "a small entropy bonus keeps alternatives alive"),
     )
 
 

@@ -199,7 +199,7 @@ def against_timidity(ev: Evidence) -> Options:
     bolder = (
         scale(ev, "learning_rate", 6.0, "well beyond: the useful range may be far up"),
         scale(ev, "prompts_per_step", 1.5, "larger batches bear larger steps"),
-        put("max_grad_norm", 0.5, "with a cap on any one step"),
+        put("max_grad_norm", min(0.5, ev.hyper.max_grad_norm), "with a cap on any one step"),
     )
     reuse = (
         put("updates_per_batch", 2, "two updates from each batch"),

@@ -30,7 +30,8 @@ class Job:
     """One unit of work for a worker: `train` a phase, or `evaluate` weights on a split.
 
     A train job of zero steps measures the base model. `start` is what the phase starts from; `anchor` the KL
-    reference, already resolved from the phase's kl_anchor.
+    reference, already resolved from the phase's kl_anchor. `threads` 0 leaves it to the worker, which
+    shares the machine with `workers` - 1 others.
     """
 
     kind: Literal["train", "evaluate"]
@@ -44,6 +45,7 @@ class Job:
     eval: EvalConfig
     split: Split = "validation"
     threads: int = 0
+    workers: int = 1
     run_seed: int = 0
     attempt: int = 1
     schema: int = SCHEMA_VERSION

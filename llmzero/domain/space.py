@@ -40,7 +40,8 @@ class Parameter:
         if self.kind != "int":
             return float(bounded)
         whole = round(bounded / self.multiple_of) * self.multiple_of
-        return int(whole if whole >= self.low else whole + self.multiple_of)
+        inside = whole + self.multiple_of * ((whole < self.low) - (whole > self.high))
+        return int(inside if self.low <= inside <= self.high else bounded)
 
 
 @dataclass(frozen=True, slots=True)

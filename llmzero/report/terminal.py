@@ -25,6 +25,10 @@ from llmzero.report.words import clean, duration, score_text, signed, status_tex
 __all__ = ["TerminalView", "node_text", "print_final", "runs_table", "tree_text"]
 
 
+REDRAW_S = 0.5
+"""The display is drawn anew this often while nothing is decided: drawing takes time from the workers."""
+
+
 class TerminalView:
     """`ports.Observer`: redraws a live tree where the console is a terminal, prints a line an event elsewhere.
 
@@ -38,6 +42,7 @@ class TerminalView:
         self._seen = Tree()
         self._steps: dict[NodeId, int] = {}
         self._live: Live | None = None
+        self._drawn_s = -math.inf
 
     def __enter__(self) -> TerminalView:
         return self
@@ -47,7 +52,9 @@ class TerminalView:
 
     def changed(self, tree: Tree, live: Rows) -> None:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._draw(tree, live)
+            if tree is not self._seen or self._clock() - self._drawn_s >= REDRAW_S:
+                self._draw(tree, live)
+                self._seen, self._drawn_s = tree, self._clock()
             return
         for text in (*news(self._seen, tree), *self._evaluations(tree, live)):
             print(text, file=self._console.file, flush=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
-from llmzero.domain.config import RunConfig
 from llmzero.domain.events import Tree
 from llmzero.domain.examples import Split
 from llmzero.domain.jobs import Job, Weights
@@ -78,17 +76,11 @@ def train_job(tree: Tree, phase: Phase, start: Weights, base: Weights) -> Job:
         model=config.model,
         trainer=config.trainer,
         eval=config.eval,
-        threads=_threads(config),
+        threads=config.threads,
+        workers=config.workers,
         run_seed=config.seed,
         options=config.options,
     )
-
-
-def _threads(config: RunConfig) -> int:
-    """CPU threads of one worker: as configured, or an equal share of the cores (0 = all) among the workers."""
-    if config.threads or config.workers == 1:
-        return config.threads
-    return max(1, (os.cpu_count() or 1) // config.workers)
 
 
 def evaluate_job(tree: Tree, node: Node, weights: Weights, split: Split) -> Job:

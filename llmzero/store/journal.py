@@ -170,7 +170,7 @@ def _lock_run(path: Path) -> int:
     if handle is None:
         raise StateError(
             f"the run {path.parent} is in use by process {pid_in(lock) or 'unknown'}: "
-            "wait for it, end it, or watch it with `llmzero status`"
+            "wait for it, end it, or look at it with `llmzero show`"
         )
     return handle
 

@@ -145,7 +145,7 @@ def _set_threads(job: Job) -> None:
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(job.threads or cores)
+    torch.set_num_threads(job.threads or max(1, cores // job.workers))
 
 
 def _check_weights(job: Job) -> None:

@@ -122,7 +122,7 @@ def crash_once(out: Path, rng: random.Random, whole_s: float, expected: object, 
         victim = rng.choice(["controller", "worker", "both"])
         count.victims[victim] += 1
         count.points += 1
-        worker_hit |= victim == "worker" and bool(worker_pids(out))
+        worker_hit |= victim != "controller" and bool(worker_pids(out))
         strike(out, process, victim)
         before.update(results(out))
         if process.poll() is not None:

@@ -15,7 +15,7 @@ from llmzero.domain.errors import PhaseError, UsageError, did_you_mean
 from llmzero.domain.events import Event, PhaseFinished, apply, event_from_json, event_to_json, fold
 from llmzero.domain.seeds import derive_seed
 from llmzero.domain.series import MetricRow, summarise
-from llmzero.domain.space import llm_space, nano_space, settle
+from llmzero.domain.space import Parameter, llm_space, nano_space, settle
 from llmzero.domain.statistics import clustered_score, count_spikes, slope
 from llmzero.domain.strategy import best_node, path_curve, path_to, phase_diff, strategy_of, total_steps, transition
 from llmzero.domain.types import HyperParams, PhaseResult, Status
@@ -132,6 +132,9 @@ def test_space_clamps_and_says_so() -> None:
     inside, notes = nano_space().clamp({"learning_rate": 1.0, "group_size": 7, "loss_type": "grpo"})
     assert inside == {"learning_rate": 1e-3, "group_size": 8, "loss_type": "grpo"}
     assert len(notes) == 2
+    odd = Parameter(name="max_completion_tokens", kind="int", low=8, high=51, multiple_of=4)
+    assert [odd.clamp(v) for v in (51, 50, 1)] == [48, 48, 8]
+    assert Parameter(name="group_size", kind="int", low=5, high=5, multiple_of=2).clamp(9) == 5
     for bad in ({"learning_rat": 1.0}, {"loss_type": "gpro"}, {"learning_rate": "high"}, {"temperature": math.nan}):
         with pytest.raises(UsageError):
             nano_space().clamp(bad)  # type: ignore[arg-type]
