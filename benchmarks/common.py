@@ -79,7 +79,7 @@ def _job(config: RunConfig, phase: Phase, start: Weights, anchor: Weights) -> Jo
         kind="train",
         phase=phase,
         start=start,
-        anchor=anchor,
+        anchor=anchor if config.kl_anchor == "base" else start,
         task=config.task,
         data=config.data,
         model=config.model,

@@ -48,13 +48,13 @@ def measure(seed: int) -> Row:
     stages = [(path[0].phase.hyper if path else tree.config.hyper, n.phase.steps) for n in path]
     path_steps = sum(steps for _, steps in stages)
     budget_steps = _trained_steps(tree)
-    fixed = tree.config.hyper
+    fixed, base = tree.config.hyper, summary["base"]["test_score"]
     return Row(
         seed=seed,
-        base=summary["base"]["test_score"],
+        base=base,
         search=summary["best"]["test_score"],
-        unchanged=_test(run_stages(out / "unchanged", tree.config, stages)),
-        fixed_path=_test(run_stages(out / "fixed_path", tree.config, [(fixed, path_steps)])),
+        unchanged=_test(run_stages(out / "unchanged", tree.config, stages)) if path else base,
+        fixed_path=_test(run_stages(out / "fixed_path", tree.config, [(fixed, path_steps)])) if path else base,
         fixed_budget=_test(run_stages(out / "fixed_budget", tree.config, [(fixed, budget_steps)])),
         se=tree.test_scores[summary["best"]["node"]].se,
         stages=len(stages),
@@ -69,8 +69,8 @@ def _trained_steps(tree: Tree) -> int:
 
 
 def _test(results: list[PhaseResult]) -> float:
-    score = results[-1].score
-    return float("nan") if score is None else score
+    """The test score; 0 for a run that failed, which is what its user would have."""
+    return results[-1].score or 0.0
 
 
 def verdict(rows: list[Row], name: str, words: str) -> str:

@@ -27,7 +27,7 @@ COUNT_GROUPS: Final = ("amine", "halo", "hydroxyl", "nitrile")
 RINGS: Final = ("c1ccccc1", "c1ccncc1", "C1CCCCC1", "C1CCNCC1", "c1ccsc1", "c1ccoc1")
 SIZES: Final[Mapping[Split, int]] = MappingProxyType({"train": 3000, "validation": 160, "test": 240})
 MIX: Final[Mapping[str, float]] = MappingProxyType(
-    {"add": 0.3, "delete": 0.22, "sub": 0.255, "fg_count": 0.1, "ring_count": 0.075, "Murcko_scaffold": 0.05}
+    {"add": 0.33, "delete": 0.26, "sub": 0.2815, "fg_count": 0.0505, "ring_count": 0.038, "Murcko_scaffold": 0.04}
 )
 
 _Fields = dict[str, object]
@@ -39,7 +39,7 @@ class Difficulty:
     """Knobs. `max_chars` bounds every molecule, `edit_chars` those of edits; counts are flat over 0..`max_count`."""
 
     max_chars: int = 20
-    edit_chars: int = 18
+    edit_chars: int = 14
     min_atoms: int = 5
     max_count: int = 3
     max_rings: int = 2

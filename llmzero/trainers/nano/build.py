@@ -42,7 +42,7 @@ class WarmStart:
     steps: int = 1300
     batch: int = 64
     learning_rate: float = 3e-3
-    demos: int = 6_000
+    demos: int = 5_000
     seed: int = 0
 
 
