@@ -61,15 +61,26 @@ def validate(config: RunConfig) -> RunConfig:
         "eval.curve_items": config.eval.curve_items,
         "eval.curve_samples": config.eval.curve_samples,
         "eval.max_completion_tokens": config.eval.max_completion_tokens,
+        "eval.temperature": config.eval.temperature,
         "hang_after_s": config.hang_after_s,
         "stop.patience": config.stop.patience,
     }
     for name, value in positive.items():
-        if value <= 0:
+        if not value > 0 or value == float("inf"):
             raise UsageError(f"{name} = {value:g}: must be above 0")
-    for name, value in {"hours": config.hours, "threads": config.threads, "seed": config.seed}.items():
-        if value < 0:
-            raise UsageError(f"{name} = {value:g}: must not be negative")
+    not_negative = {
+        "hours": config.hours,
+        "threads": config.threads,
+        "seed": config.seed,
+        "eval.items": config.eval.items,
+        "stop.grace_steps": config.stop.grace_steps,
+        "stop.sigmas": config.stop.sigmas,
+        "stop.margin": config.stop.margin,
+        **{f"search.{name}": value for name, value in to_json(config.search).items() if name != "backup"},
+    }
+    for name, value in not_negative.items():
+        if not value >= 0 or value == float("inf"):
+            raise UsageError(f"{name} = {value:g}: must be a finite number, 0 or above")
     if config.optimizer != "reset":
         raise UsageError("optimizer = 'keep': phases start with a fresh optimizer; valid: reset")
     _within_space(config)
@@ -78,7 +89,8 @@ def validate(config: RunConfig) -> RunConfig:
 
 def _within_space(config: RunConfig) -> None:
     flat = config.hyper.flat()
-    for parameter in config.space.parameters:
+    known = {p.name: p for p in (nano_space() if config.model == "nano" else llm_space()).parameters}
+    for parameter in {**known, **{p.name: p for p in config.space.parameters}}.values():
         value = flat[parameter.name]
         if not parameter.holds(value):
             bounds = parameter.choices or f"[{parameter.low:g}, {parameter.high:g}]"
@@ -181,7 +193,7 @@ def _plain_fields(kind: Any) -> list[dataclasses.Field[Any]]:
 
 
 def _row(field: dataclasses.Field[Any], prefix: str, flag: str) -> str:
-    default = repr(field.default).replace("'", '"')
+    default = repr({} if field.default is dataclasses.MISSING else field.default).replace("'", '"')
     return f"| `{prefix}{field.name}` | `{default}` | {flag} | {field.metadata['doc'].replace('|', '/')} |"
 
 

@@ -82,7 +82,9 @@ class RunConfig:
     stop: StopConfig = field(default_factory=StopConfig)
     hyper: HyperParams = field(default_factory=HyperParams)
     space: SearchSpace = field(default_factory=SearchSpace)
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Plain options for the trainer (the sim trainer's pace and deliberate faults)."""
+    options: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata={"doc": "table of plain options for the trainer (sim: sim_step_s, sim_fault, ...; trl has none)"},
+    )
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA_VERSION

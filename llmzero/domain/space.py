@@ -71,7 +71,7 @@ def settle(hyper: HyperParams) -> tuple[HyperParams, tuple[str, ...]]:
     """Apply the cross-parameter rules; returns the settled values and a note for each that moved.
 
     * clip_high is never below clip_low (DAPO's clip-higher is one-sided);
-    * updates_per_batch divides prompts_per_step * group_size, so that every update sees whole groups.
+    * updates_per_batch divides prompts_per_step, so that every update gets an equal share of the batch.
     """
     notes: list[str] = []
     values: dict[str, Scalar] = {}

@@ -27,7 +27,7 @@ HYPER_DOCS: dict[str, str] = {
     "group_size": "completions per prompt",
     "prompts_per_step": "distinct prompts per step; a step makes prompts_per_step * group_size completions",
     "max_completion_tokens": "completion cap of the training rollouts, tokens",
-    "updates_per_batch": "optimizer steps on one rollout batch, each on its own share of the prompt groups",
+    "updates_per_batch": "optimizer steps on one rollout batch, each on its own share of the batch",
     "loss_type": "how token losses are summed: grpo, dapo, dr_grpo or bnpo (dr_grpo scales with the completion cap)",
     "advantage_norm": "advantages divided by the standard deviation of the group, of the batch, or not at all (none)",
     "entropy_coef": "weight of the entropy bonus in the loss",

@@ -36,7 +36,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["search", "--nodes", "eight"], ["--nodes", "invalid int value: 'eight'"]),
         (["search", "--nodes", "0"], ["nodes = 0: must be above 0"]),
         (["search", "--steps", "-5"], ["steps = -5: must be above 0"]),
-        (["search", "--hours", "-1"], ["hours = -1: must not be negative"]),
+        (["search", "--hours", "-1"], ["hours = -1: must be a finite number, 0 or above"]),
+        (["search", "--hours", "nan"], ["hours = nan: must be a finite number"]),
         (["search", "--nodez", "3"], ["unknown argument '--nodez'", "did you mean --nodes"]),
         (["search", "--model", "nanoo"], ["model 'nanoo'", "Hugging Face id"]),
         (["search", "--model", "no/such/folder"], ["model 'no/such/folder'"]),
@@ -69,6 +70,10 @@ def test_bad_flags_are_refused_in_one_line(
         ("[space.learning_rate]\nlo = 1e-5", ["[space.learning_rate]", "unknown key 'lo'", "low"]),
         ("[space.learning_rate]\nlow = 1.0\nhigh = 0.5", ["are no range"]),
         ("search = 3", ["search must be a table"]),
+        ("[search]\nfresh_every = -1", ["search.fresh_every = -1", "0 or above"]),
+        ("[eval]\nitems = -5", ["eval.items = -5"]),
+        ("[eval]\ntemperature = -1.0", ["eval.temperature = -1", "above 0"]),
+        ("[space]\nfrozen = ['learning_rate']\n[hyper]\nlearning_rate = -1.0", ["hyper.learning_rate = -1.0"]),
         ("nodes = ", ["not valid TOML"]),
         ("optimizer = 'keep'", ["fresh optimizer"]),
         ("kl_anchor = 'bas'", ["kl_anchor", "base"]),
@@ -81,7 +86,7 @@ def test_bad_settings_files_are_refused_in_one_line(
     file = tmp_path / "settings.toml"
     file.write_text(toml)
     line = refused(capsys, "search", "--config", str(file), "--out", str(tmp_path / "runs"))
-    assert "settings.toml" in line or "hyper." in line or "optimizer" in line
+    assert any(part in line for part in ("settings.toml", "hyper.", "optimizer", "search.", "eval."))
     for part in said:
         assert part in line
     assert not (tmp_path / "runs").exists()
