@@ -1,6 +1,7 @@
 """For tests of executors: workers that behave in every way, second controllers, and ways to wait for them."""
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -119,4 +120,5 @@ def controller(job_dir: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests were started with nohup
     controller(sys.argv[1])
