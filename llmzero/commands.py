@@ -53,6 +53,8 @@ def _search(args: argparse.Namespace) -> int:
     typed = {n: getattr(args, n) for n in (*names, "kl_anchor", "keep") if hasattr(args, n)}
     config = load_settings(args.config, typed)
     wiring.check(config)
+    if Path(config.model).is_dir():
+        config = replace(config, model=str(Path(config.model).resolve()))
     config = replace(config, versions=wiring.versions(config))
     if args.dry_run:
         return _dry_run(args, config)

@@ -72,7 +72,9 @@ class RunConfig:
     steps: int = doc("steps per phase", 60)
     workers: int = doc("phases trained at the same time (the embedded bases: 2)", 1)
     seed: int = doc("run seed; every other seed is hashed from it", 0)
-    kl_anchor: KlAnchor = doc("KL reference: base (kept through the strategy) or parent (reset at each phase)", "base")
+    kl_anchor: KlAnchor = doc(
+        "KL reference of each phase its proposal does not set: base (the original model) or parent (its start)", "base"
+    )
     keep: KeepPolicy = doc("the phase's checkpoint: best (by in-phase validation) or last", "best")
     optimizer: OptimizerPolicy = doc("optimizer at a phase start; reset is the only policy of the trl trainer", "reset")
     hang_after_s: float = doc("a worker silent for this many seconds counts as hung", 900.0)

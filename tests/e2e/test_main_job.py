@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -129,7 +128,6 @@ def test_the_exported_script_reproduces_the_stages(run: Run, tmp_path: Path) -> 
         text=True,
         timeout=400,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},  # a tiny model: more threads only wait for each other
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = json.loads((tmp_path / "export" / "trained" / "scores.json").read_text())
