@@ -8,6 +8,7 @@ Ratios of one run on one machine; absolute seconds are of a shared 2-core machin
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -15,9 +16,7 @@ import time
 from pathlib import Path
 
 from common import WORK, run_search, table, write_table
-from llmzero.domain.events import Tree, fold
 from llmzero.domain.types import ROOT
-from llmzero.store.journal import read_journal
 
 
 def seconds(words: list[str], repeats: int = 9) -> float:
@@ -30,45 +29,56 @@ def seconds(words: list[str], repeats: int = 9) -> float:
     return statistics.median(times)
 
 
-def timed_search(out: Path) -> tuple[Tree, float]:
-    """The default search and its whole wall time, Python's own start included."""
+def timed_search(out: Path) -> float:
+    """Wall seconds of the default search with one worker: its time is either a worker's or nobody's."""
     kept = out / "wall_s.json"
-    began = time.perf_counter()
-    run_search(out, "--seed", "0")
     if not kept.is_file():
+        shutil.rmtree(out, ignore_errors=True)
+        began = time.perf_counter()
+        run_search(out, "--seed", "0", "--workers", "1")
         kept.write_text(json.dumps(time.perf_counter() - began))
-    return fold(read_journal(next(out.glob("*/journal.jsonl")))), float(json.loads(kept.read_text()))
+    return float(json.loads(kept.read_text()))
+
+
+def costs_of(out: Path) -> list[dict[str, float]]:
+    """The cost of every job, the readings of the test split included."""
+    return [json.loads(path.read_text())["cost"] for path in sorted(out.glob("*/*/*/result.json"))]
 
 
 def main() -> None:
-    tree, wall = timed_search(WORK / "overhead")
-    results = [n.result for n in tree.nodes.values() if n.result]
-    working = sum(r.cost.train_s + r.cost.eval_s for r in results)
-    tests = [json.loads(p.read_text())["cost"] for p in (WORK / "overhead").glob("*/jobs/*/result.json")]
-    working += sum(c["train_s"] + c["eval_s"] for c in tests)
-    starts = [n.result.cost.start_s for n in tree.nodes.values() if n.result and n.id != ROOT]
-    bare = seconds([sys.executable, "-c", "pass"])
-    rows = [
-        ["search, 8 nodes, wall", f"{wall:.1f} s", "1"],
-        ["training and evaluation", f"{working:.1f} s", f"{working / wall:.3f}"],
-        [
-            "everything else (imports, starting workers, deciding, journal, report)",
-            f"{wall - working:.1f} s",
-            f"{(wall - working) / wall:.3f}",
-        ],
-        [
-            "start of the first worker (imports torch and TRL)",
-            f"{tree.nodes[ROOT].result.cost.start_s:.2f} s" if tree.nodes[ROOT].result else "",
-            "",
-        ],
-        ["start of a later phase, median", f"{statistics.median(starts):.3f} s", ""],
-        [
-            "`llmzero --help`",
-            f"{seconds([sys.executable, '-m', 'llmzero.cli', '--help']):.3f} s",
-            f"bare Python {bare:.3f} s",
-        ],
+    out = WORK / "overhead"
+    wall = timed_search(out)
+    costs = costs_of(out)
+    working = sum(c["train_s"] + c["eval_s"] for c in costs)
+    inside = sum(c["wall_s"] for c in costs)
+    first = first_start_s(next(out.glob("*/journal.jsonl")).parent)
+    later = (wall - inside - first) / len(costs)
+    share = [
+        (name, value, f"{value / wall:.4f}")
+        for name, value in (
+            ("search, 8 nodes, one worker, wall", wall),
+            ("training and evaluation", working),
+            ("everything else", wall - working),
+            ("of it: until the first worker runs (imports of torch and TRL, building the task), once", first),
+            ("of it: inside workers, starting and saving", inside - working),
+            ("of it: between jobs (forking, deciding, journal, display, report), all of them", wall - inside - first),
+        )
     ]
+    rows = [[name, f"{value:.2f} s", part] for name, value, part in share]
+    rows.append(["between two jobs, mean", f"{later:.3f} s", ""])
+    rows.append(
+        ["start inside a later phase, median", f"{statistics.median(c['start_s'] for c in costs[1:]):.3f} s", ""]
+    )
+    bare, shown = seconds([sys.executable, "-c", "pass"]), seconds([sys.executable, "-m", "llmzero.cli", "--help"])
+    rows.append(["`llmzero --help`", f"{shown:.3f} s", f"{shown / bare:.1f} x bare Python ({bare:.3f} s)"])
     write_table("overhead.md", f"# Overhead\n\n{__doc__}\n" + table(["part", "seconds", "share of the search"], rows))
+
+
+def first_start_s(run: Path) -> float:
+    """Seconds from the first job's order (phase.json) to its worker's first act (its result less its wall time)."""
+    order, result = (run / "phases" / ROOT / name for name in ("phase.json", "result.json"))
+    wall_s = float(json.loads(result.read_text())["cost"]["wall_s"])
+    return result.stat().st_mtime - wall_s - order.stat().st_mtime
 
 
 if __name__ == "__main__":
