@@ -55,9 +55,9 @@ def _search(args: argparse.Namespace) -> int:
     wiring.check(config)
     if Path(config.model).is_dir():
         config = replace(config, model=str(Path(config.model).resolve()))
-    config = replace(config, versions=wiring.versions(config))
     if args.dry_run:
         return _dry_run(args, config)
+    config = replace(config, versions=wiring.versions(config))
     root = new_run_dir(args.out, config.task, datetime.date.today())
     with RunFolder.create(root) as store:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -132,7 +132,13 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 def _dry_run(args: argparse.Namespace, config: RunConfig) -> int:
     from llmzero.plan import make_plan, plan_text
 
-    plan = make_plan(config, wiring.base_weights(config).path, wiring.task_sizes(config), _past_phase_s(args, config))
+    plan = make_plan(
+        config,
+        base=wiring.resolve_model(config.model, config.task),
+        shape=wiring.model_shape(config),
+        sizes=wiring.task_sizes(config),
+        past=_past_phase_s(args, config),
+    )
     print(json.dumps(plan) if args.json else plan_text(plan))
     return 0
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llmzero.domain.config import RunConfig
+from llmzero.domain.errors import UsageError
 from llmzero.domain.examples import Split
 from llmzero.domain.types import HyperParams
 
@@ -24,15 +25,24 @@ STATE_COPIES = 4
 LAUNCH_S_PER_TOKEN_STEP = 0.006
 """Seconds per decoding step that no arithmetic explains (Python and kernel launches); the embedded base's own cost."""
 
+RULE_OF_THUMB = "rule of thumb for two CPU cores, within a factor of 3; a GPU is much faster"
+
+MAX_HEADER_BYTES = 100_000_000
+"""The format's own limit on a header."""
+
 CPU_FLOPS = 2e10
 """Sustained float32 operations per second assumed for two CPU cores."""
 
 
 def make_plan(
-    config: RunConfig, base: str, sizes: Mapping[Split, int], past: tuple[str, float] | None
+    config: RunConfig,
+    *,
+    base: str,
+    shape: Mapping[str, int | None],
+    sizes: Mapping[Split, int],
+    past: tuple[str, float] | None,
 ) -> dict[str, Any]:
     """The plan as plain JSON. `past` is (run, seconds per step) of an earlier run of the same task and model."""
-    shape = model_shape(base)
     step_s = past[1] if past else estimate_step_s(config.hyper, shape["parameters"])
     eval_s = 0.0 if past else estimate_eval_s(config, shape["parameters"], sizes.get("validation", 0))
     per_phase = None if step_s is None else config.steps * step_s + (eval_s or 0.0)
@@ -53,7 +63,9 @@ def make_plan(
             "phase_s": None if per_phase is None else round(per_phase, 1),
             "search_s": None if per_phase is None else round(per_phase * config.nodes / config.workers, 1),
             "memory_mb": _memory_mb(config, shape),
-            "basis": f"run {past[0]}" if past else "rule of thumb, within a factor of 3",
+            "basis": f"run {past[0]}"
+            if past
+            else "rule of thumb for two CPU cores, within a factor of 3; a GPU is much faster",
         },
     }
 
@@ -64,20 +76,25 @@ def _dimension(config: RunConfig, name: str) -> dict[str, Any]:
     return {"name": name, "kind": parameter.kind, "bounds": bounds, "start": config.hyper.flat()[name]}
 
 
-def model_shape(base: str) -> dict[str, int | None]:
-    """Parameters and vocabulary of a model folder, read from its headers only; None where they cannot be known."""
-    folder = Path(base)
-    if not folder.is_dir():
-        return {"parameters": None, "vocabulary": None}
-    total = sum(_tensor_elements(file) for file in folder.glob("*.safetensors"))
-    vocabulary = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("vocab_size")
-    return {"parameters": total or None, "vocabulary": vocabulary}
+def folder_shape(folder: Path) -> dict[str, int | None]:
+    """Parameters and vocabulary of a model folder, read from its headers only; UsageError where they are broken."""
+    try:
+        total = sum(_tensor_elements(file) for file in folder.glob("*.safetensors"))
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        vocabulary = config.get("vocab_size")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, MemoryError) as error:
+        raise UsageError(
+            f"model {folder}: config.json or the *.safetensors header cannot be read: {type(error).__name__}: {error}"
+        ) from None
+    return {"parameters": total or None, "vocabulary": vocabulary if isinstance(vocabulary, int) else None}
 
 
 def _tensor_elements(file: Path) -> int:
     """Elements in a safetensors file, from its header (8 bytes of length, then JSON)."""
     with file.open("rb") as stream:
         (length,) = struct.unpack("<Q", stream.read(8))
+        if length > MAX_HEADER_BYTES:
+            raise ValueError(f"{file.name}: a header of {length} bytes is no safetensors header")
         header = json.loads(stream.read(length))
     return sum(math.prod(t["shape"]) for name, t in header.items() if name != "__metadata__")
 

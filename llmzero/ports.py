@@ -32,7 +32,11 @@ class Task(Protocol):
 
 
 class Trainer(Protocol):
-    """Runs one phase, inside the worker process only."""
+    """Runs one phase, inside the worker process only.
+
+    A trainer may also have `refuse(config: RunConfig) -> None`, which raises UsageError on settings it could not train
+    with (unknown `options`, unknown `[hyper.extra]` fields); it is asked before a run is begun.
+    """
 
     def train(
         self,

@@ -10,7 +10,6 @@ import functools
 import importlib.metadata
 import json
 import platform
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -22,8 +21,7 @@ from llmzero.domain.examples import SPLITS, Split
 from llmzero.domain.jobs import Weights
 from llmzero.ports import EarlyStopper, Executor, Exporter, Proposer, Task, Trainer
 from llmzero.store.checkpoints import weights_digest
-
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+from llmzero.trainers.hub import HUB_ID
 
 GROUPS = ("tasks", "trainers", "executors", "proposers", "stoppers", "exporters")
 
@@ -57,7 +55,7 @@ def make_trainer(name: str) -> Trainer:
 def make_executor(config: RunConfig) -> Executor:
     """The executor of a run. Workers enter through `llmzero.trainers.worker:main`, given the job's folder."""
     factory = _factory("executors", config.executor)
-    heavy = config.trainer != "sim"
+    heavy = _is_heavy(config)
     task = {"name": config.task, "data": config.data, "seed": config.seed}
     executor = factory(
         entry="llmzero.trainers.worker:main",
@@ -101,23 +99,53 @@ def resolve_model(model: str, task: str) -> str:
 
 
 def base_weights(config: RunConfig) -> Weights:
-    """The base model of a run, with the digest it had when the run began (folders only)."""
-    return Weights(path=resolve_model(config.model, config.task), digest=config.versions.get("base_sha256", ""))
+    """The base model of a run on this machine, with the digest it had when the run began.
+
+    A hub model is fetched where it is not in the cache yet, at the commit the run began with.
+    """
+    path = resolve_model(config.model, config.task)
+    if not Path(path).is_dir() and _is_heavy(config):
+        from llmzero.trainers.hub import fetch
+
+        path = str(fetch(path, config.versions.get("base_revision", "")))
+    return Weights(path=path, digest=config.versions.get("base_sha256", ""))
+
+
+def _is_heavy(config: RunConfig) -> bool:
+    """Whether workers load real weights (the simulation does not)."""
+    return config.trainer != "sim"
+
+
+def model_shape(config: RunConfig) -> dict[str, int | None]:
+    """Parameters and vocabulary of a run's model, nothing of any size read or fetched; None where unknown."""
+    path = resolve_model(config.model, config.task)
+    if Path(path).is_dir():
+        from llmzero.plan import folder_shape
+
+        return folder_shape(Path(path))
+    from llmzero.trainers.hub import shape
+
+    parameters, vocabulary = shape(path)
+    return {"parameters": parameters, "vocabulary": vocabulary}
 
 
 def versions(config: RunConfig) -> dict[str, str]:
-    """What a result depends on: package versions, and the base model's digest where it is a folder."""
+    """What a result depends on: package versions, the base model's digest and, from the hub, its commit."""
     packages = ("llmzero", "torch", "transformers", "trl", "datasets", "accelerate", "rdkit")
     found = {"python": platform.python_version()}
     for name in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
-    path = Path(resolve_model(config.model, config.task))
-    return {**found, "base_sha256": weights_digest(path)} if path.is_dir() else found
+    base = Path(base_weights(config).path)
+    if not base.is_dir():
+        return found
+    found["base_sha256"] = weights_digest(base)
+    hub = not Path(config.model).is_dir() and HUB_ID.fullmatch(config.model)
+    return {**found, "base_revision": base.name} if hub else found
 
 
 def check(config: RunConfig) -> None:
-    """Refuse unknown names before a run folder is made."""
+    """Refuse what no search could start with before a run folder is made: unknown names, trainer settings."""
     for group, name in (
         ("tasks", config.task),
         ("trainers", config.trainer),
@@ -126,7 +154,12 @@ def check(config: RunConfig) -> None:
         ("stoppers", config.stopper),
     ):
         _factory(group, name)
-    resolve_model(config.model, config.task)
+    path = Path(resolve_model(config.model, config.task))
+    if path.is_dir():
+        model_shape(config)
+    refuse = getattr(make_trainer(config.trainer), "refuse", None)
+    if refuse is not None:
+        refuse(config)
 
 
 # --- tasks

@@ -97,11 +97,15 @@ def rising(ev: Evidence, *, at_least: float) -> bool:
 
 
 def base_entropy(ev: Evidence) -> float | None:
-    """Entropy (nats) when the path left the base: the earliest reading of the node's ancestors, else its own first."""
+    """Entropy (nats) when the path left the base: the earliest reading of the node's ancestors, else its own first.
+
+    Trainers report the entropy of the tempered distribution, so only phases of the node's own temperature count.
+    """
     at: Node | None = ev.node
     found: float | None = None
     while at is not None:
-        summary = at.result.summaries.get("entropy") if at.result else None
+        alike = at.phase.hyper.temperature == ev.hyper.temperature
+        summary = at.result.summaries.get("entropy") if at.result and alike else None
         found = summary.first if summary and math.isfinite(summary.first) else found
         at = ev.tree.nodes[at.parent] if at.parent else None
     return found

@@ -88,6 +88,7 @@ def as_proposal(ev: Evidence, option: Option, proposer: str) -> Proposal:
         pathology=option.pathology,
         diagnosis=option.diagnosis,
         evidence=option.evidence,
+        basis=option.basis,
         changes=tuple(kept.values()),
         rationale=option.rationale,
         steps=option.steps,
@@ -125,19 +126,24 @@ def _inert_fields(ev: Evidence, option: Option) -> tuple[str, ...]:
 def settings(ev: Evidence, proposal: Proposal) -> tuple[HyperParams, int, KlAnchor]:
     """What a proposal becomes: settled hyperparameters, steps, KL anchor. Two equal ones are the same phase."""
     hyper = settle(ev.hyper.with_values({c.field: c.value for c in proposal.changes}))[0]
-    return hyper, proposal.steps or ev.tree.config.steps, proposal.kl_anchor or ev.tree.config.kl_anchor
+    return _told_apart(hyper, proposal.steps or ev.tree.config.steps, proposal.kl_anchor or ev.tree.config.kl_anchor)
+
+
+def _told_apart(hyper: HyperParams, steps: int, anchor: KlAnchor) -> tuple[HyperParams, int, KlAnchor]:
+    """What tells phases from one start apart: without a KL term the anchor does nothing."""
+    return hyper, steps, anchor if hyper.kl_coef else "base"
 
 
 def tried(ev: Evidence, proposal: Proposal) -> bool:
     """Whether a child of this node already is the phase this proposal asks for."""
     wanted = settings(ev, proposal)
-    return any((c.phase.hyper, c.phase.steps, c.phase.kl_anchor) == wanted for c in ev.children)
+    return any(_told_apart(c.phase.hyper, c.phase.steps, c.phase.kl_anchor) == wanted for c in ev.children)
 
 
 def changes_something(ev: Evidence, proposal: Proposal) -> bool:
     """Whether the phase would differ from its parent's own (settled values, steps or anchor)."""
     phase = ev.node.phase
-    return settings(ev, proposal) != (settle(phase.hyper)[0], phase.steps, phase.kl_anchor)
+    return settings(ev, proposal) != _told_apart(settle(phase.hyper)[0], phase.steps, phase.kl_anchor)
 
 
 def too_big(ev: Evidence, proposal: Proposal) -> bool:
@@ -223,5 +229,6 @@ class Option:
     pathology: str = ""
     diagnosis: str = ""
     evidence: tuple[str, ...] = ()
+    basis: str = ""
     steps: int | None = None
     kl_anchor: KlAnchor | None = None

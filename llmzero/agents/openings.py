@@ -62,7 +62,7 @@ def lessons(ev: Evidence, model: Node) -> tuple[Option, ...]:
     rule, lines = diagnose(own)[0]
     if rule.name not in ("healthy", "unmeasured"):
         title = f"In opening {model.id}: {rule.title[0].lower()}{rule.title[1:]}"
-        found = tuple(_named(o, rule.name, title, lines) for o in rule.remedy(own))
+        found = tuple(_named(o, rule.name, title, lines, rule.told) for o in rule.remedy(own))
         return (
             *found,
             *(replace(o, diagnosis=f"A coordinated variation of {model.id}") for o in _bold(own, model, lines)),
@@ -90,8 +90,8 @@ def _bold(own: Evidence, model: Node, lines: tuple[str, ...]) -> tuple[Option, .
     return tuple(_named(o, PATHOLOGY, title, lines) for o in bold(own))
 
 
-def _named(option: Option, pathology: str, diagnosis: str, lines: tuple[str, ...]) -> Option:
-    return replace(option, pathology=pathology, diagnosis=diagnosis, evidence=lines, kl_anchor=None)
+def _named(option: Option, pathology: str, diagnosis: str, lines: tuple[str, ...], basis: str = "") -> Option:
+    return replace(option, pathology=pathology, diagnosis=diagnosis, evidence=lines, basis=basis, kl_anchor=None)
 
 
 def _from_opening(ev: Evidence, model: Node, option: Option, proposer: str) -> Proposal:

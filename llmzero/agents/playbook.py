@@ -52,7 +52,7 @@ def answers(ev: Evidence, proposer: str) -> tuple[Proposal, ...]:
 
 def _told(ev: Evidence, rule: Rule, lines: tuple[str, ...], option: Option) -> Option:
     story = (*lines, *subtask_line(ev), *unread(ev), *sibling_lines(ev))
-    return replace(option, pathology=rule.name, diagnosis=f"{rule.title}: {lines[0]}.", evidence=story)
+    return replace(option, pathology=rule.name, diagnosis=f"{rule.title}: {lines[0]}.", evidence=story, basis=rule.told)
 
 
 def _repeats(ev: Evidence, rule: Rule) -> bool:

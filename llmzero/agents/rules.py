@@ -26,6 +26,11 @@ class Rule:
     test: Callable[[Evidence], tuple[str, ...]]
     remedy: Callable[[Evidence], tuple[Option, ...]]
 
+    @property
+    def told(self) -> str:
+        """How well the rule is known, for a proposal: its basis and source."""
+        return f"{self.basis}: {self.source}"
+
 
 RULES: tuple[Rule, ...] = (
     Rule(

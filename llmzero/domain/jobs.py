@@ -16,6 +16,9 @@ from llmzero.domain.config import SCHEMA_VERSION, EvalConfig
 from llmzero.domain.examples import Split
 from llmzero.domain.types import FailureKind, Phase
 
+EXIT_CANNOT_WRITE = 74
+"""A worker's exit code when it could not even write its result (EX_IOERR of sysexits.h)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
@@ -54,11 +57,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """How a job stands: `done` has a result.json; `dead` ended without one, and says how."""
+    """How a job stands: `done` has a result.json; `dead` ended without one, says how, and after how many seconds."""
 
     state: Literal["running", "done", "dead", "absent"]
     failure: FailureKind | None = None
     message: str = ""
+    wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,13 +185,15 @@ class Change:
 class Proposal:
     """What a proposer wants next: the named pathology, its evidence, and a coordinated set of changes.
 
-    `notes` says what was done to the proposal after it was made (clamped values, repaired replies, fallbacks).
+    `basis` says what the answer rests on ("documented: ...", "common practice: ..."); `notes` what was done to the
+    proposal after it was made (clamped values, repaired replies, fallbacks).
     """
 
     proposer: str
     pathology: str
     diagnosis: str
     evidence: tuple[str, ...] = ()
+    basis: str = ""
     changes: tuple[Change, ...] = ()
     rationale: str = ""
     steps: int | None = None

@@ -15,7 +15,7 @@ import sys
 import time
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -28,8 +28,10 @@ from llmzero.executors.watch import (
     Pulse,
     end_group,
     ended,
+    lived_s,
     lock_held,
     lock_pid,
+    oom_kills,
     pid_alive,
     standing,
 )
@@ -110,6 +112,7 @@ class _Watched:
     pulse: Pulse
     process: BaseProcess | None = None
     killed: bool = False
+    oom_kills: int = field(default_factory=oom_kills)
 
 
 class LocalExecutor:
@@ -242,8 +245,10 @@ class LocalExecutor:
 
     def _how_it_ended(self, job: _Watched) -> JobState:
         if job.killed:
-            return JobState(state="dead", failure=FailureKind.DIED, message="killed on request")
-        return ended(None if job.process is None else job.process.exitcode, job.paths)
+            message, wall_s = "killed on request", lived_s(job.paths)
+            return JobState(state="dead", failure=FailureKind.DIED, message=message, wall_s=wall_s)
+        exit_code = None if job.process is None else job.process.exitcode
+        return ended(exit_code, job.paths, out_of_memory=oom_kills() > job.oom_kills)
 
     def _end_hung(self, job: _Watched, silent_s: float) -> JobState:
         pid = self.worker_pid(job.paths.root)
@@ -255,7 +260,8 @@ class LocalExecutor:
         if job.paths.result.exists():
             return JobState(state="done")
         message = f"no sign of life for {silent_s:.0f} s, so it was killed; where it stood is in {job.paths.log}"
-        return JobState(state="dead", failure=FailureKind.HANG, message=message)
+        wall_s = lived_s(job.paths) + silent_s
+        return JobState(state="dead", failure=FailureKind.HANG, message=message, wall_s=wall_s)
 
     def _wait(self, timeout_s: float) -> None:
         """Until one of our workers ends or it is time to look again."""

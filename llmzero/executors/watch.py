@@ -8,11 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from llmzero.domain.jobs import JobPaths, JobState
+from llmzero.domain.jobs import EXIT_CANNOT_WRITE, JobPaths, JobState
 from llmzero.domain.types import FailureKind
-
-EXIT_CANNOT_WRITE = 74
-"""A worker's exit code when it could not even write its result (EX_IOERR of sysexits.h)."""
 
 UNKNOWN_EXIT = 255
 """What multiprocessing reports when the fork server died before the worker did."""
@@ -31,29 +28,47 @@ def standing(paths: JobPaths) -> JobState:
     return ended(None, paths) if paths.lock.exists() else JobState(state="absent")
 
 
-def ended(exit_code: int | None, paths: JobPaths) -> JobState:
-    """The state of a worker that left no result; negative codes are signals, None is unknown."""
-    see = f"; see {paths.log}"
+def ended(exit_code: int | None, paths: JobPaths, *, out_of_memory: bool = False) -> JobState:
+    """The state of a worker that left no result; negative codes are signals, None is unknown.
+
+    `out_of_memory` says that the kernel's out-of-memory killer struck while the worker ran.
+    """
+    kind, message = FailureKind.DIED, "the worker ended without a result"
     if exit_code == EXIT_CANNOT_WRITE:
-        return JobState(
-            state="dead",
-            failure=FailureKind.DISK_FULL,
-            message=f"the worker could not write its result (disk full?){see}",
-        )
-    if exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return JobState(
-            state="dead",
-            failure=FailureKind.DIED,
-            message=f"killed by signal 9 (often the kernel's out-of-memory killer){see}",
-        )
-    if exit_code is None or exit_code == UNKNOWN_EXIT:
-        return JobState(state="dead", failure=FailureKind.DIED, message=f"the worker ended without a result{see}")
-    if exit_code < 0:
+        kind, message = FailureKind.DISK_FULL, "the worker could not write its result (disk full?)"
+    elif exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        message = "killed by signal 9 (often the kernel's out-of-memory killer)"
+        if out_of_memory:
+            kind, message = FailureKind.OUT_OF_MEMORY, "killed by the kernel: out of memory"
+    elif exit_code is not None and exit_code < 0:
         name = signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else "unknown"
-        return JobState(state="dead", failure=FailureKind.DIED, message=f"killed by signal {-exit_code} ({name}){see}")
-    return JobState(
-        state="dead", failure=FailureKind.DIED, message=f"the worker exited with code {exit_code} without a result{see}"
-    )
+        message = f"killed by signal {-exit_code} ({name})"
+    elif exit_code is not None and exit_code != UNKNOWN_EXIT:
+        message = f"the worker exited with code {exit_code} without a result"
+    return JobState(state="dead", failure=kind, message=f"{message}; see {paths.log}", wall_s=lived_s(paths))
+
+
+def lived_s(paths: JobPaths) -> float:
+    """Seconds from the job's order to the last trace its worker left."""
+    traces = [_modified(path) for path in (paths.log, paths.heartbeat, paths.metrics)]
+    began = _modified(paths.spec)
+    return max(0.0, max(traces) - began) if began else 0.0
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def oom_kills() -> int:
+    """How many processes the kernel killed for memory since it booted; 0 where it does not count them (Linux does)."""
+    try:
+        lines = Path("/proc/vmstat").read_text("ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def lock_held(path: Path) -> bool:

@@ -167,6 +167,7 @@ def _fact_rows(node: Node, view: Mapping[str, Any]) -> Iterable[tuple[str, str]]
     yield "selected", f"{node.selection.kind}: {node.selection.reason}"
     yield "diagnosis", ": ".join(filter(None, (spoken(proposal.pathology), proposal.diagnosis)))
     yield "evidence", "; ".join(proposal.evidence)
+    yield "basis", proposal.basis
     yield "rationale", proposal.rationale
     yield "expected", proposal.expected
     yield "proposer", " · ".join(filter(None, (proposal.proposer, *proposal.notes)))

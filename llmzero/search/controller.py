@@ -29,6 +29,7 @@ from llmzero.domain.strategy import best_node, running
 from llmzero.domain.types import (
     ROOT,
     Checkpoint,
+    Cost,
     FailureKind,
     Node,
     NodeId,
@@ -233,11 +234,13 @@ def _outcome(parts: Parts, job: str, state: JobState, rows: list[MetricRow]) -> 
     result = parts.store.result(job) if state.state == "done" else None
     if result is not None:
         return result
+    steps = max((r.step for r in rows), default=0)
     return PhaseResult(
         status=Status.FAILED,
-        steps_done=max((r.step for r in rows), default=0),
+        steps_done=steps,
         curve=eval_points(rows),
         summaries=summarise(rows),
+        cost=Cost(wall_s=state.wall_s, steps=steps),
         failure=state.failure or FailureKind.DIED,
         message=state.message or "the worker ended without a result",
     )

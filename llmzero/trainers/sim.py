@@ -6,8 +6,8 @@ What it reproduces: a learning rate may be too timid, good, or too high (collaps
 fast but levels off lower, so lowering it in a later phase pays; a large KL weight ties the policy to its anchor; small
 batches are noisy; a low completion cap truncates; sharpening lowers entropy, which slows learning.
 
-`job.options`: `sim_step_s` sleeps that long each step; `sim_fault` (nan, oom, error, die, hang) strikes at step
-`sim_fault_step` (1), only in phase `sim_fault_phase` and up to attempt `sim_fault_attempts` where these are given.
+`options` (see OPTIONS): `sim_step_s` sleeps that long each step; `sim_fault` (nan, oom, error, die, hang) strikes at
+step `sim_fault_step` (1), only in phase `sim_fault_phase` and up to attempt `sim_fault_attempts` where these are given.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from llmzero.domain.errors import PhaseError, did_you_mean
+from llmzero.domain.config import RunConfig
+from llmzero.domain.errors import PhaseError, UsageError, did_you_mean
 from llmzero.domain.jobs import Job
 from llmzero.domain.seeds import derive_seed
 from llmzero.domain.series import MetricRow, eval_points, summarise
@@ -32,6 +33,7 @@ from llmzero.ports import Task
 
 FILE = "sim.json"
 FAULTS = ("nan", "oom", "error", "die", "hang")
+OPTIONS = ("sim_step_s", "sim_fault", "sim_fault_step", "sim_fault_phase", "sim_fault_attempts")
 GOOD_RATE = 1e-4
 ALL_ITEMS = 200
 """How many validation items `items = 0` stands for: the task's own are never read."""
@@ -139,6 +141,12 @@ class _Progress:
 
 class SimTrainer:
     """`ports.Trainer` over `advance`. Stateless, deterministic but for times."""
+
+    def refuse(self, config: RunConfig) -> None:
+        """UsageError on options that are not its own."""
+        for name in config.options:
+            if name not in OPTIONS:
+                raise UsageError(f"options: unknown option {name!r} of the sim trainer: {did_you_mean(name, OPTIONS)}")
 
     def train(
         self,

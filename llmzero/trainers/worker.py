@@ -23,16 +23,13 @@ from pathlib import Path
 from llmzero import wiring
 from llmzero.domain.config import SCHEMA_VERSION
 from llmzero.domain.errors import PhaseError, StateError, UsageError
-from llmzero.domain.jobs import Job, JobPaths
+from llmzero.domain.jobs import EXIT_CANNOT_WRITE, Job, JobPaths
 from llmzero.domain.series import MetricRow, eval_points, summarise
 from llmzero.domain.types import Checkpoint, Cost, FailureKind, PhaseResult, Status
 from llmzero.store.atomic import TEMPORARY, read_json, write_json
 from llmzero.store.checkpoints import sync_tree, verify, weights_digest
 from llmzero.store.locks import take
 from llmzero.store.metrics import append_row
-
-EXIT_CANNOT_WRITE = 74
-"""Exit code when not even the result could be written (EX_IOERR of sysexits.h); the executor knows it."""
 
 LOCK_WAIT_S = 1.0
 """A look at the lock by an executor holds it for an instant; another worker holds it for good."""

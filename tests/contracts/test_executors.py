@@ -94,7 +94,8 @@ def test_kill_ends_the_worker_and_says_so(executor: LocalExecutor, tmp_path: Pat
     pid = started(executor, job_dir)
     executor.kill(job_dir)
     assert not watch.pid_alive(pid)
-    assert outcome(executor, job_dir) == JobState(state="dead", failure=FailureKind.DIED, message="killed on request")
+    state = outcome(executor, job_dir)
+    assert (state.state, state.failure, state.message) == ("dead", FailureKind.DIED, "killed on request")
     executor.kill(job_dir)
 
 

@@ -36,6 +36,7 @@ function proposal(node) {
     p.diagnosis && el("p", {}, short(p.diagnosis, 1200)),
     p.evidence.length > 0 && el("ul", { class: "evidence" }, p.evidence.map((e) => el("li", {}, short(e, 400)))),
     p.rationale && el("p", { class: "muted" }, short(p.rationale, 1200)),
+    p.basis && el("p", { class: "muted" }, short(`Basis: ${p.basis}`, 400)),
   ];
 }
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from llmzero.domain.errors import UsageError
 from llmzero.domain.examples import Example, Split, Transcript
-from llmzero.tasks.chemcot import chem, prompts, reward
+from llmzero.tasks.chemcot import chem, known_bad, prompts, reward
 
 REPO_ID: Final = "OpenMol/ChemCoTBench"
 KEYS: Final = {"count": "count", "scaffold": "Output Scaffold", "choice": "output", "edit": "output"}
@@ -43,11 +43,11 @@ _GROUP_NAMES = (("added", "added_group"), ("removed", "removed_group"))
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Usable examples by split, how many rows were skipped (by reason), and the ids whose own reference fails."""
+    """Usable examples by split, how many rows were skipped (by sub-task), and why others are unsound (by id)."""
 
     splits: Mapping[Split, tuple[Example, ...]]
     skipped: Mapping[str, int]
-    unsound: tuple[str, ...]
+    unsound: Mapping[str, str]
 
 
 def load(revision: str = "main") -> Loaded:
@@ -73,25 +73,29 @@ def unreachable(error: Exception) -> str:
 
 
 def arrange(rows: Iterable[Mapping[str, object]]) -> Loaded:
-    """Maps rows, drops those whose reference earns nothing, and splits the rest by scaffold."""
+    """Maps rows, drops those whose reference is no right answer, and splits the rest by scaffold."""
     skipped: Counter[str] = Counter()
-    unsound: list[str] = []
+    unsound: dict[str, str] = {}
     splits: dict[Split, list[Example]] = {"train": [], "validation": [], "test": []}
     for row in rows:
         example = map_row(row)
         if example is None:
             skipped[f"{row.get('task', '?')}/{row.get('subtask', '?')}"] += 1
-        elif not is_sound(example):
-            unsound.append(example.id)
+        elif fault := fault_of(example):
+            unsound[example.id or str(example.fields["source"])] = fault
         else:
             splits[chem.split_of(chem.scaffold(chem.source_mol(str(example.fields["source"]))))].append(example)
-    return Loaded({split: tuple(each) for split, each in splits.items()}, dict(skipped), tuple(unsound))
+    return Loaded({split: tuple(each) for split, each in splits.items()}, dict(skipped), unsound)
 
 
-def is_sound(example: Example) -> bool:
-    """Whether the row's own reference earns the reward (two-fragment references of deletions do not, for one)."""
-    right = prompts.answer(example.fields["gold"], str(example.fields["key"]))
-    return reward.score(example, Transcript.of(right)).value == 1.0
+def fault_of(example: Example) -> str:
+    """Why a row's own reference is no right answer: the known reason, else what the reward says of it; "" if sound."""
+    known = known_bad.find(example)
+    if known:
+        return known.reason
+    reference = prompts.answer(example.fields["gold"], str(example.fields["key"]))
+    scored = reward.score(example, Transcript.of(reference))
+    return "" if scored.value == 1.0 else f"not a known bad row, but its reference earns nothing: {scored.reason}"
 
 
 def map_row(row: Mapping[str, object]) -> Example | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -33,7 +33,7 @@ _MINI: dict[str, object] = {
 _HUB: dict[str, object] = {
     "source": dataset.REPO_ID,
     "licence": "MIT on the data card, CC BY 4.0 in the code repository",
-    "left_out": ["property optimisation", "reactions", "rows whose own reference fails the reward"],
+    "left_out": ["property optimisation", "reactions", "rows whose own reference is no right answer"],
 }
 
 
@@ -65,7 +65,7 @@ class ChemCoT:
     def policies(self) -> Sequence[Policy]:
         """What `task check` runs. The miniature's counts are flat, so chance is one over the number of levels."""
         if self.data == "hub":
-            return policies(best_constant([example for split in SPLITS for example in self.examples(split)]))
+            return policies(best_constant_of_any([self.examples(split) for split in SPLITS]))
         return policies({"fg_count": 1 / (self.knobs.max_count + 1), "ring_count": 1 / (self.knobs.max_rings + 1)})
 
     def describe(self) -> dict[str, object]:
@@ -82,7 +82,7 @@ class ChemCoT:
         }
         if self.data == "hub":
             loaded = _hub(self.revision)
-            facts |= {"revision": self.revision, "skipped": dict(loaded.skipped), "unsound": list(loaded.unsound)}
+            facts |= {"revision": self.revision, "skipped": dict(loaded.skipped), "unsound": dict(loaded.unsound)}
         return facts
 
 
@@ -107,6 +107,14 @@ def best_constant(examples: Sequence[Example]) -> dict[str, float]:
         if example.subtask in (*COUNTS, *CHOICES):
             golds.setdefault(example.subtask, Counter())[str(example.fields["gold"])] += 1
     return {subtask: max(counts.values()) / counts.total() for subtask, counts in golds.items()}
+
+
+def best_constant_of_any(splits: Iterable[Sequence[Example]]) -> dict[str, float]:
+    """The most a constant earns on any one split: real splits are small, so each is more lopsided than all rows are."""
+    shares: dict[str, float] = {}
+    for subtask, share in (item for examples in splits for item in best_constant(examples).items()):
+        shares[subtask] = max(share, shares.get(subtask, 0.0))
+    return shares
 
 
 @lru_cache(maxsize=2)

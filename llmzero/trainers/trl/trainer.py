@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmzero.domain.errors import PhaseError
+from llmzero.domain.config import RunConfig
+from llmzero.domain.errors import PhaseError, UsageError
 from llmzero.domain.examples import Example, Split
 from llmzero.domain.jobs import Job
 from llmzero.domain.seeds import derive_seed
@@ -20,7 +21,7 @@ from llmzero.domain.series import MetricRow, eval_points, summarise
 from llmzero.domain.types import Checkpoint, Cost, EvalPoint, PhaseResult, Status
 from llmzero.ports import Task
 from llmzero.trainers.trl.checks import check_launch
-from llmzero.trainers.trl.config import grpo_config
+from llmzero.trainers.trl.config import batch_sizes, checked_extra, grpo_config
 from llmzero.trainers.trl.evaluation import Measured, Sampling, measure
 from llmzero.trainers.trl.quiet import named_failures, quiet
 from llmzero.trainers.trl.rewards import RewardMeter
@@ -41,6 +42,20 @@ ONE_THREAD_BYTES = 20_000_000
 
 class TrlTrainer:
     """Runs phases with TRL's GRPOTrainer, in this process. Stateless: every call stands for itself."""
+
+    def refuse(self, config: RunConfig) -> None:
+        """UsageError on `options` (there are none), on unknown or reserved extra fields, on batches that do not divide.
+
+        TRL is imported only where there are extra fields to compare with its own.
+        """
+        if config.options:
+            raise UsageError(f"options.{next(iter(config.options))}: the trl trainer has no options; remove it")
+        try:
+            batch_sizes(config.hyper)
+            if config.hyper.extra:
+                checked_extra(config.hyper)
+        except PhaseError as error:
+            raise UsageError(f"hyper: {error}") from None
 
     def train(
         self,

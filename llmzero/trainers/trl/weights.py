@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmzero.domain.errors import PhaseError
-
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+from llmzero.trainers.hub import HUB_ID, fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +25,13 @@ class Policy:
 def folder_of(path: str) -> Path:
     """The local folder of weights given as a folder or hub id; PhaseError(bad_checkpoint) where there are none."""
     folder = Path(path)
+    if not folder.is_dir() and not HUB_ID.fullmatch(path):
+        raise PhaseError("bad_checkpoint", f"{path}: no such folder, and not a Hugging Face model id")
     if not folder.is_dir():
-        folder = _download(path)
+        folder = fetch(path)
     if not any(folder.glob("*.safetensors")):
         raise PhaseError("bad_checkpoint", f"{folder}: no *.safetensors file; convert the model to safetensors first")
     return folder
-
-
-def _download(hub_id: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    if not _HUB_ID.fullmatch(hub_id):
-        raise PhaseError("bad_checkpoint", f"{hub_id}: no such folder, and not a Hugging Face model id")
-    try:
-        return Path(snapshot_download(hub_id, allow_patterns=_HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise PhaseError("bad_checkpoint", f"{hub_id}: no such folder, and the hub did not give it: {first}") from None
 
 
 def size_bytes(folder: Path) -> int:
@@ -64,14 +50,20 @@ def reading(folder: Path) -> Iterator[None]:
 
 
 def load_model(folder: Path) -> Any:
-    """The causal LM of a folder, in float32, on the CPU."""
+    """The causal LM of a folder, in float32, on the CPU. Refuses a folder that lacks some of the model's tensors:
+    transformers would fill them with random numbers."""
     import torch
     from transformers import AutoModelForCausalLM
 
     with reading(folder):
-        return AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
+    model, found = loaded
+    missing = sorted(found["missing_keys"])
+    if missing:
+        raise PhaseError("bad_checkpoint", f"{folder}: {len(missing)} tensors are missing, first {missing[0]}")
+    return model
 
 
 def load_tokenizer(folder: Path) -> Any:
