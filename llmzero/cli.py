@@ -22,7 +22,7 @@ SEARCH_FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("hours", {"type": float, "metavar": "H", "help": "worker hours at most (default: no limit)"}),
     ("steps", {"type": int, "metavar": "N", "help": "steps per phase (default 60)"}),
     ("agent", {"metavar": "NAME", "help": "proposer: auto (default), playbook, random"}),
-    ("stopper", {"choices": ("rule", "none"), "help": "early stopper (default rule)"}),
+    ("stopper", {"metavar": "NAME", "help": "early stopper: rule (default), none"}),
     ("seed", {"type": int, "metavar": "N", "help": "run seed (default 0)"}),
     ("workers", {"type": int, "metavar": "N", "help": "phases trained at the same time (default 1; nano 2)"}),
     ("kl-anchor", {"choices": ("base", "parent"), "help": "KL reference (default base)"}),

@@ -20,7 +20,7 @@ from llmzero.domain.errors import UsageError, did_you_mean
 from llmzero.domain.examples import SPLITS, Split
 from llmzero.domain.jobs import Weights
 from llmzero.ports import EarlyStopper, Executor, Exporter, Proposer, Task, Trainer
-from llmzero.store.checkpoints import weights_digest
+from llmzero.store.checkpoints import verify, weights_digest
 from llmzero.trainers.hub import HUB_ID
 
 GROUPS = ("tasks", "trainers", "executors", "proposers", "stoppers", "exporters")
@@ -55,7 +55,7 @@ def make_trainer(name: str) -> Trainer:
 def make_executor(config: RunConfig) -> Executor:
     """The executor of a run. Workers enter through `llmzero.trainers.worker:main`, given the job's folder."""
     factory = _factory("executors", config.executor)
-    heavy = _is_heavy(config)
+    heavy = config.trainer != "sim"
     task = {"name": config.task, "data": config.data, "seed": config.seed}
     executor = factory(
         entry="llmzero.trainers.worker:main",
@@ -98,22 +98,30 @@ def resolve_model(model: str, task: str) -> str:
     raise UsageError(f"model {model!r}: neither nano, nor a folder, nor a Hugging Face id (owner/name)")
 
 
-def base_weights(config: RunConfig) -> Weights:
-    """The base model of a run on this machine, with the digest it had when the run began.
+def local_model(model: str, task: str, *, revision: str = "", digest: str = "") -> str:
+    """A model's folder on this machine; a hub model is fetched where it is not in the cache, at `revision`.
 
-    A hub model is fetched where it is not in the cache yet, at the commit the run began with.
+    Raises UsageError where its weights are not those of `digest` ("" = any).
     """
-    path = resolve_model(config.model, config.task)
-    if not Path(path).is_dir() and _is_heavy(config):
+    path = resolve_model(model, task)
+    if not Path(path).is_dir():
         from llmzero.trainers.hub import fetch
 
-        path = str(fetch(path, config.versions.get("base_revision", "")))
-    return Weights(path=path, digest=config.versions.get("base_sha256", ""))
+        path = str(fetch(path, revision))
+    damage = verify(Path(path), digest) if digest else ""
+    if damage:
+        raise UsageError(f"model {model}: {damage}; give the right one, or another on purpose, with --model")
+    return path
 
 
-def _is_heavy(config: RunConfig) -> bool:
-    """Whether workers load real weights (the simulation does not)."""
-    return config.trainer != "sim"
+def base_weights(config: RunConfig) -> Weights:
+    """The base model of a run on this machine, with the digest it had when the run began."""
+    known = config.versions
+    if config.trainer == "sim":  # loads no weights
+        path = resolve_model(config.model, config.task)
+    else:
+        path = local_model(config.model, config.task, revision=known.get("base_revision", ""))
+    return Weights(path=path, digest=known.get("base_sha256", ""))
 
 
 def model_shape(config: RunConfig) -> dict[str, int | None]:

@@ -19,17 +19,23 @@ import traceback
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 from llmzero import wiring
 from llmzero.domain.config import SCHEMA_VERSION
 from llmzero.domain.errors import PhaseError, StateError, UsageError
+from llmzero.domain.examples import Example, Reward, Transcript
 from llmzero.domain.jobs import EXIT_CANNOT_WRITE, Job, JobPaths
 from llmzero.domain.series import MetricRow, eval_points, summarise
 from llmzero.domain.types import Checkpoint, Cost, FailureKind, PhaseResult, Status
+from llmzero.ports import Task
 from llmzero.store.atomic import TEMPORARY, read_json, write_json
 from llmzero.store.checkpoints import sync_tree, verify, weights_digest
 from llmzero.store.locks import take
 from llmzero.store.metrics import append_row
+
+ALIVE_EVERY_S = 1.0
+"""Rewards touch the heartbeat no more often than this."""
 
 LOCK_WAIT_S = 1.0
 """A look at the lock by an executor holds it for an instant; another worker holds it for good."""
@@ -72,6 +78,24 @@ class _Run:
         return self.paths.stop.exists()
 
 
+class _Alive:
+    """The task, its rewards counted as signs of life: a long evaluation calls nothing else of ours for minutes."""
+
+    def __init__(self, task: Task, heartbeat: Path) -> None:
+        self._task = task
+        self._heartbeat = heartbeat
+        self._next_s = 0.0
+
+    def reward(self, example: Example, transcript: Transcript) -> Reward:
+        if time.monotonic() >= self._next_s:
+            self._heartbeat.touch()
+            self._next_s = time.monotonic() + ALIVE_EVERY_S
+        return self._task.reward(example, transcript)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+
 def _log_to(path: Path) -> None:
     """Send everything this process prints to the log, tracebacks of crashes and of SIGUSR1 (a hang) included."""
     sys.stdout.flush()
@@ -103,7 +127,8 @@ def _run(run: _Run) -> PhaseResult:
     run.paths.heartbeat.touch()
     _set_threads(job)
     _check_weights(job)
-    task = wiring.make_task(job.task, data=job.data, seed=job.run_seed)
+    plain = wiring.make_task(job.task, data=job.data, seed=job.run_seed)
+    task = cast(Task, _Alive(plain, run.paths.heartbeat))
     trainer = wiring.make_trainer(job.trainer)
     run.paths.heartbeat.touch()
     run.start_s = time.monotonic() - run.began

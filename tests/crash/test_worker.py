@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import worker_jobs
 
+from llmzero import wiring
 from llmzero.domain.config import SCHEMA_VERSION, EvalConfig
+from llmzero.domain.examples import Transcript
 from llmzero.domain.jobs import Job, JobPaths, Weights
 from llmzero.domain.types import FailureKind, HyperParams, Phase, PhaseResult, Status
 from llmzero.executors.local import LocalExecutor
@@ -20,6 +22,7 @@ from llmzero.store.atomic import read_json, write_json
 from llmzero.store.checkpoints import verify, weights_digest
 from llmzero.store.locks import release, take
 from llmzero.store.metrics import read_rows
+from llmzero.trainers import worker
 
 BASE = Weights(path="nano")
 
@@ -293,3 +296,14 @@ def test_killed_at_random_moments_many_times_a_phase_still_ends(paths: JobPaths,
     executor.submit(paths.root)
     assert executor.poll(60.0)[paths.root].state == "done"
     assert read_json(PhaseResult, paths.result).steps_done == 100
+
+
+def test_rewards_are_signs_of_life(paths: JobPaths) -> None:
+    """A long evaluation calls nothing else of the worker's; without this it would count as hung."""
+    task = wiring.make_task("chemcot")
+    example = task.examples("validation")[0]
+    paths.root.mkdir(parents=True)
+    alive = worker._Alive(task, paths.heartbeat)
+    assert alive.name == "chemcot" and alive.prompt(example) == task.prompt(example)
+    assert alive.reward(example, Transcript.of("?")) == task.reward(example, Transcript.of("?"))
+    assert paths.heartbeat.exists()

@@ -1,12 +1,14 @@
 """The docs say what the program does: every command, flag, setting and exporter is documented, and links hold."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from llmzero import wiring
 from llmzero.cli import SEARCH_FLAGS, build_parser
+from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import UsageError
 from llmzero.settings import settings_reference
 
@@ -29,10 +31,22 @@ def test_every_search_flag_is_documented(flag: str) -> None:
     assert f"`--{flag}`" in (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("group", ["tasks", "exporters", "proposers", "stoppers"])
-def test_every_plug_in_is_documented(group: str) -> None:
+FLAG_OF = {"tasks": "--task", "exporters": "--format", "proposers": "--agent", "stoppers": "--stopper"}
+
+
+@pytest.mark.parametrize("group", FLAG_OF)
+def test_every_plug_in_is_documented_where_it_is_chosen(group: str) -> None:
+    """A line of the docs names the plug-in and the flag that chooses it."""
+    lines = [line for line in USER_DOCS.splitlines() if FLAG_OF[group] in line]
     for name in wiring.names(group):
-        assert re.search(rf"\b{name}\b", USER_DOCS), name
+        assert any(re.search(rf"\b{name}\b", line) for line in lines), f"{FLAG_OF[group]} {name}"
+
+
+def test_settings_with_names_say_the_names() -> None:
+    settings = {f.name: f.metadata["doc"] for f in fields(RunConfig) if "doc" in f.metadata}
+    for setting, group in (("agent", "proposers"), ("stopper", "stoppers"), ("trainer", "trainers")):
+        for name in wiring.names(group):
+            assert re.search(rf"\b{name}\b", settings[setting]), f"{setting}: {name}"
 
 
 def test_settings_page_is_the_generated_reference() -> None:
@@ -48,8 +62,8 @@ def test_links_between_pages_hold(page: Path) -> None:
 
 
 def test_commands_in_the_docs_parse() -> None:
-    lines = re.findall(r"^llmzero (.+?)(?:\s{2,}.*)?$", USER_DOCS, flags=re.MULTILINE)
-    assert len(lines) >= 8
+    lines = re.findall(r"^ *(?:\$ )?(?:\.venv/bin/)?llmzero (.+?)(?:\s{2,}.*)?$", USER_DOCS, flags=re.MULTILINE)
+    assert len(lines) >= 12
     for line in lines:
         words = line.split("#")[0].split()
         try:

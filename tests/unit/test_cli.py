@@ -29,7 +29,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["search", "--task", "chemcott"], ["unknown task 'chemcott'", "did you mean chemcot?"]),
         (["search", "--agent", "playbok"], ["unknown proposer 'playbok'", "did you mean playbook?"]),
         (["search", "--trainer", "tlr"], ["unknown trainer 'tlr'", "trl"]),
-        (["search", "--stopper", "rules"], ["--stopper 'rules'", "did you mean rule?"]),
+        (["search", "--stopper", "rules"], ["unknown stopper 'rules'", "did you mean rule?"]),
         (["search", "--kl-anchor", "bas"], ["--kl-anchor 'bas'", "base"]),
         (["search", "--keep", "first"], ["valid: best, last"]),
         (["search", "--data", "hbu"], ["did you mean hub?"]),
@@ -75,6 +75,11 @@ def test_bad_flags_are_refused_in_one_line(
         ("[eval]\ntemperature = -1.0", ["eval.temperature = -1", "above 0"]),
         ("[space]\nfrozen = ['learning_rate']\n[hyper]\nlearning_rate = -1.0", ["hyper.learning_rate = -1.0"]),
         ("nodes = ", ["not valid TOML"]),
+        ("[options]\nspeed = '9'", ["options.speed", "the trl trainer has no options"]),
+        ("trainer = 'sim'\n[options]\nsim_fualt = 'nan'", ["'sim_fualt'", "did you mean sim_fault"]),
+        ("[hyper.extra]\nbetaa = 1.0", ["GRPOConfig has no field 'betaa'", "beta"]),
+        ("[hyper.extra]\nbeta = 0.5", ["extra.beta is set by the phase", "kl_coef"]),
+        ("[hyper]\nupdates_per_batch = 3\ngroup_size = 8\nprompts_per_step = 4", ["does not divide the 32"]),
         ("optimizer = 'keep'", ["fresh optimizer"]),
         ("kl_anchor = 'bas'", ["kl_anchor", "base"]),
         ("schema = 99", ["unknown key 'schema'"]),
@@ -86,7 +91,9 @@ def test_bad_settings_files_are_refused_in_one_line(
     file = tmp_path / "settings.toml"
     file.write_text(toml)
     line = refused(capsys, "search", "--config", str(file), "--out", str(tmp_path / "runs"))
-    assert any(part in line for part in ("settings.toml", "hyper.", "optimizer", "search.", "eval."))
+    assert any(
+        part in line for part in ("settings.toml", "hyper.", "optimizer", "search.", "eval.", "options", "hyper:")
+    )
     for part in said:
         assert part in line
     assert not (tmp_path / "runs").exists()
@@ -150,3 +157,32 @@ def test_an_interrupted_search_says_how_to_go_on_and_leaves_no_worker(tmp_path: 
     pid = int(lock.read_text().split()[0])
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "needs a config.json and *.safetensors"),
+        ({"config.json": "{}", "pytorch_model.bin": "x"}, "needs a config.json and *.safetensors"),
+        ({"config.json": "not json", "model.safetensors": ""}, "cannot be read"),
+        ({"config.json": "{}", "model.safetensors": "garbage, not a tensor file"}, "cannot be read"),
+    ],
+)
+def test_a_broken_model_folder_is_refused_before_a_run_begins(
+    files: dict[str, str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    for name, text in files.items():
+        (model / name).write_text(text)
+    for extra in ([], ["--dry-run"]):
+        line = refused(capsys, "search", "--model", str(model), "--out", str(tmp_path / "runs"), *extra)
+        assert said in line and str(model) in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_python_m_is_the_same_program() -> None:
+    command = [sys.executable, "-m", "llmzero", "serch"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean search?" in done.stderr

@@ -23,6 +23,7 @@ from playbook_trees import (
 )
 
 from llmzero.agents.evidence import evidence_of
+from llmzero.agents.moves import changes_something
 from llmzero.agents.moves import settings as settings_of
 from llmzero.agents.playbook import PlaybookProposer
 from llmzero.agents.rules import RULES, diagnose
@@ -434,3 +435,28 @@ def test_the_page_lists_every_rule_as_it_is() -> None:
     told = [tuple(cell.strip() for cell in row.strip("|").split("|")) for row in rows]
     assert [(t[0], t[1], t[2]) for t in told] == [(f"`{r.name}`", r.basis, r.source) for r in RULES]
     assert all(len(t) == 5 and t[3] and t[4] for t in told)
+
+
+def test_an_answer_says_what_it_rests_on() -> None:
+    tree, space = grown(outcome(summaries={**sound(), "truncated_share": metric(0.4, 0.4)}))
+    proposal = next_of(tree, "n1", space)
+    assert proposal.pathology == "truncation"
+    assert proposal.basis.startswith("documented: verl best practices")
+
+
+def test_entropies_of_other_temperatures_are_not_compared() -> None:
+    """A trainer reports the entropy of the tempered distribution: a cooler phase has less and has lost nothing."""
+    tree, space = grown(outcome(0.5, summaries={**sound(), "entropy": metric(1.0, 1.0)}), temperature=1.2)
+    low = outcome(0.505, summaries={**sound(), **FLAT, "entropy": metric(0.35, 0.34)})
+    same = child(tree, "n1", replace(NANO, temperature=1.2), low)
+    cooler = child(tree, "n1", replace(NANO, temperature=0.6), low)
+    assert next_of(same, "n2", space).pathology == "entropy_collapse"
+    assert next_of(cooler, "n2", space).pathology != "entropy_collapse"
+
+
+def test_without_a_kl_term_another_anchor_is_no_other_phase() -> None:
+    tree, space = grown(outcome(0.5), kl_coef=0.0)
+    same = Proposal(proposer="test", pathology="test", diagnosis="test", kl_anchor="parent")
+    assert not changes_something(evidence_of(tree, "n1", space), same)
+    with_kl, space = grown(outcome(0.5), kl_coef=0.02)
+    assert changes_something(evidence_of(with_kl, "n1", space), same)

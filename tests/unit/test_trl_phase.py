@@ -260,3 +260,16 @@ def test_vllm_where_it_is_not_installed_is_a_bad_config(base: Path, tmp_path: Pa
     with pytest.raises(PhaseError, match="vLLM") as caught:
         play(TrlTrainer(), job_of(base, extra={"use_vllm": True}), tmp_path)
     assert caught.value.kind == "bad_config"
+
+
+def test_a_folder_without_some_tensors_is_refused(base: Path, tmp_path: Path) -> None:
+    """transformers would fill them with random numbers and only warn."""
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(base, tmp_path / "model"))
+    tensors = load_file(folder / "model.safetensors")
+    gone = sorted(tensors)[-1]
+    save_file({k: v for k, v in tensors.items() if k != gone}, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(PhaseError, match="1 tensors are missing, first ") as caught:
+        TrlTrainer().evaluate(job_of(folder), Letters(), workdir=tmp_path)
+    assert caught.value.kind == "bad_checkpoint"

@@ -22,6 +22,7 @@ from llmzero.domain.types import Checkpoint, Cost, EvalPoint, PhaseResult, Statu
 from llmzero.ports import Task
 from llmzero.trainers.trl.checks import check_launch
 from llmzero.trainers.trl.config import batch_sizes, checked_extra, grpo_config
+from llmzero.trainers.trl.devices import use_one_gpu
 from llmzero.trainers.trl.evaluation import Measured, Sampling, measure
 from llmzero.trainers.trl.quiet import named_failures, quiet
 from llmzero.trainers.trl.rewards import RewardMeter
@@ -107,7 +108,7 @@ def _prepare_torch(threads: int, start: Path) -> bool:
 
     if threads > 0 or size_bytes(start) < ONE_THREAD_BYTES:
         torch.set_num_threads(threads or 1)
-    return torch.cuda.is_available()
+    return use_one_gpu()
 
 
 def _start(job: Job, task: Task, start: Path, *, cuda: bool, scratch: Path) -> _Run:
