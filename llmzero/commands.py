@@ -22,6 +22,7 @@ from llmzero.domain.events import RunStarted, Tree, fold
 from llmzero.domain.jobs import JobPaths
 from llmzero.domain.strategy import best_node, strategy_of
 from llmzero.domain.types import ROOT, NodeId
+from llmzero.executors.watch import lock_held
 from llmzero.report import view
 from llmzero.search.controller import Parts, search
 from llmzero.settings import load_settings
@@ -232,7 +233,8 @@ def _ls(args: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for root in list_runs(args.out):
         try:
-            rows.append(view.summary(fold(read_journal(RunPaths(root).journal))))
+            tree = fold(read_journal(RunPaths(root).journal))
+            rows.append({**view.summary(tree), "state": _state(root, tree)})
         except StateError as error:
             rows.append({"run": root.name, "error": str(error)})
     if args.json:
@@ -240,6 +242,13 @@ def _ls(args: argparse.Namespace) -> int:
     else:
         Console().print(runs_table(rows))
     return 0
+
+
+def _state(root: Path, tree: Tree) -> str:
+    """ended; running, while a process works on it; open: llmzero resume goes on with it."""
+    if tree.ended:
+        return "ended"
+    return "running" if lock_held(RunPaths(root).lock) else "open"
 
 
 def _task(args: argparse.Namespace) -> int:

@@ -210,12 +210,12 @@ def _ends(curve: Sequence[Mapping[str, Any]]) -> str:
 
 
 def runs_table(summaries: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """`llmzero ls`: a line for each `view.summary`."""
+    """`llmzero ls`: a line for each `view.summary`, with a `state` where it is known. A run's name tells its task."""
     if not summaries:
         return Text("no runs here yet: llmzero search starts one")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for header in ("run", "task", "model", "phases", "base", "best", "test", "time", "state"):
-        table.add_column(header, no_wrap=header not in ("task", "model"))
+    for header in ("run", "model", "phases", "base", "best", "test", "time", "state"):
+        table.add_column(header, no_wrap=header != "model")
     for each in summaries:
         if "error" in each:
             table.add_row(line(clean(each["run"], 40), "bold"), line(each["error"], "red"))
@@ -224,12 +224,11 @@ def runs_table(summaries: Sequence[Mapping[str, Any]]) -> RenderableType:
         scores = (base.get("score"), best.get("score"), best.get("test_score"))
         table.add_row(
             line(clean(each["run"], 40), "bold"),
-            line(each["task"]),
             line(each["model"]),
             str(max(0, len(each["nodes"]) - 1)),
             *(score_text(s, None) for s in scores),
             duration(each["cost"]["wall_s"]),
-            line("ended" if each["ended"] else "open", "dim"),
+            line(each.get("state", "ended" if each["ended"] else "open"), "dim"),
         )
     return table
 

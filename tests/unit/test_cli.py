@@ -1,5 +1,6 @@
 """Bad input: one line that says what, where and what to do, exit code 2, and nothing left behind."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from llmzero.cli import main
+from llmzero.domain.config import RunConfig
+from llmzero.domain.events import RunFinished, RunStarted
+from llmzero.store.run import RunFolder
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -186,3 +190,17 @@ def test_python_m_is_the_same_program() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean search?" in done.stderr
+
+
+def test_ls_tells_a_running_search_from_an_interrupted_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def state() -> str:
+        assert main(["ls", "--out", str(tmp_path), "--json"]) == 0
+        return str(json.loads(capsys.readouterr().out)["runs"][0]["state"])
+
+    with RunFolder.create(tmp_path / "2026-12-01-chemcot-aaaa") as store:
+        store.append(RunStarted(run="2026-12-01-chemcot-aaaa", config=RunConfig(), at="2026-12-01T00:00:00+00:00"))
+        assert state() == "running"
+    assert state() == "open"
+    with RunFolder.open(tmp_path / "2026-12-01-chemcot-aaaa") as store:
+        store.append(RunFinished(reason="test"))
+    assert state() == "ended"

@@ -139,6 +139,7 @@ def test_one_running_node_shows_its_metrics_so_far() -> None:
 def test_the_list_of_runs_never_cuts_a_run_name() -> None:
     text = shown(runs_table([summary(TREES["finished_tree"]()), summary(TREES["empty_tree"]())]))
     assert text.count("2026-12-01-chemcot-x7k2") == 2 and "0.471" in text
+    assert "nano" in text and "…" not in text, "80 columns are enough for a run on the embedded base"
     assert "no runs" in shown(runs_table([]))
 
 
