@@ -197,10 +197,12 @@ def test_ls_tells_a_running_search_from_an_interrupted_one(capsys: pytest.Captur
         assert main(["ls", "--out", str(tmp_path), "--json"]) == 0
         return str(json.loads(capsys.readouterr().out)["runs"][0]["state"])
 
-    with RunFolder.create(tmp_path / "2026-12-01-chemcot-aaaa") as store:
-        store.append(RunStarted(run="2026-12-01-chemcot-aaaa", config=RunConfig(), at="2026-12-01T00:00:00+00:00"))
+    root = tmp_path / "2026-12-01-chemcot-aaaa"
+    root.mkdir()
+    with RunFolder.create(root) as store:
+        store.append(RunStarted(run=root.name, config=RunConfig(), at="2026-12-01T00:00:00+00:00"))
         assert state() == "running"
     assert state() == "open"
-    with RunFolder.open(tmp_path / "2026-12-01-chemcot-aaaa") as store:
+    with RunFolder.open(root) as store:
         store.append(RunFinished(reason="test"))
     assert state() == "ended"
