@@ -24,7 +24,8 @@ from llmzero.domain.strategy import best_node, strategy_of
 from llmzero.domain.types import ROOT, NodeId
 from llmzero.executors.watch import lock_held
 from llmzero.report import view
-from llmzero.search.controller import Parts, search
+from llmzero.search.controller import search
+from llmzero.search.parts import Parts
 from llmzero.settings import load_settings
 from llmzero.store.atomic import write_text
 from llmzero.store.journal import read_journal

@@ -91,7 +91,7 @@ def results(out: Path) -> dict[str, int]:
 
 def worker_pids(out: Path) -> list[int]:
     found = []
-    for lock in out.glob("*/phases/*/lock"):
+    for lock in out.glob("*/*/*/lock"):
         text = lock.read_text().split()
         if text and not (lock.parent / "result.json").exists() and Path(f"/proc/{text[0]}").exists():
             found.append(int(text[0]))

@@ -130,7 +130,7 @@ CASES: list[tuple[str, PhaseResult, dict[str, object], dict[str, object]]] = [
         {"learning_rate": +1, "group_size": +1, "kl_coef": -1},
     ),
     ("unmeasured", outcome(None, summaries={}), {}, {"group_size": +1, "prompts_per_step": +1}),
-    ("healthy", outcome(0.55), {}, {"learning_rate": -1, "group_size": +1, "kl_coef": -1}),
+    ("healthy", outcome(0.55), {}, {"learning_rate": +1, "group_size": +1, "prompts_per_step": +1, "kl_coef": -1}),
 ]
 
 
@@ -194,8 +194,8 @@ def test_every_rule_has_a_case() -> None:
     assert [rule.name for rule in RULES] == [case[0] for case in CASES]
 
 
-def test_a_healthy_run_changes_little_and_says_so() -> None:
-    tree, space = grown(outcome(0.55))
+def test_a_healthy_run_near_the_top_changes_little_and_says_so() -> None:
+    tree, space = grown(outcome(0.85, summaries={**sound(), "reward": metric(0.7, 0.88)}))
     proposal = next_of(tree, "n1", space)
     old = tree.nodes["n1"].phase.hyper.flat()
     for change in proposal.changes:
@@ -299,13 +299,17 @@ def test_a_creeping_reward_at_a_tiny_kl_is_called_timid() -> None:
     assert next_of(tree, "n1", space).pathology == "too_timid"
 
 
-def test_the_batch_at_its_bound_brings_no_larger_step() -> None:
+def test_a_healthy_run_with_much_left_to_win_presses_first_then_turns_careful() -> None:
+    """With the batch at its bound a step larger by less than two is the first bet, and the only one of its kind."""
     tree, space = grown(outcome(0.55), group_size=16, prompts_per_step=12, kl_coef=0.0)
-    for _ in range(3):
+    rates = []
+    for _ in range(4):
         proposal = next_of(tree, "n1", space)
-        rates = [c.value for c in proposal.changes if c.field == "learning_rate"]
-        assert all(float(rate or 0) < NANO.learning_rate for rate in rates)
+        changed = [c.value for c in proposal.changes if c.field == "learning_rate"]
+        rates += [float(rate or 0) / NANO.learning_rate for rate in changed]
         tree = finish(propose(tree, "n1", proposal), outcome(0.55))
+    assert 1 < rates[0] < 2
+    assert all(rate < 1 for rate in rates[1:])
 
 
 def test_the_first_opening_is_the_configured_one() -> None:

@@ -22,7 +22,8 @@ from llmzero.domain.events import (
 from llmzero.domain.jobs import Job, JobState, Weights
 from llmzero.domain.series import MetricRow
 from llmzero.domain.types import EvalPoint, FailureKind, NodeId, PhaseResult, Status, Verdict
-from llmzero.search.controller import Parts, search
+from llmzero.search.controller import search
+from llmzero.search.parts import Parts
 from llmzero.testing import (
     FixedProposer,
     InlineExecutor,
@@ -342,3 +343,33 @@ def test_a_phase_that_fails_after_its_verdict_is_stopped_all_the_same() -> None:
     trees = [search(parts_of(MemoryStore(CONFIG), p, stopper=StopBelow(0.36))) for p in (play, fail_late)]
     assert [n.status for n in trees[1].nodes.values()] == [n.status for n in trees[0].nodes.values()]
     assert trees[0].nodes["n1"].result == trees[1].nodes["n1"].result
+
+
+class MortalExecutor(InlineExecutor):
+    """Its workers on one job die, the first times."""
+
+    def __init__(self, store: MemoryStore, player: Play, *, job: str, deaths: int) -> None:
+        super().__init__(store, player)
+        self.job, self.deaths = job, deaths
+
+    def submit(self, job_dir: Path) -> None:
+        super().submit(job_dir)
+        if job_dir.name == self.job and self.deaths:
+            self.deaths -= 1
+            self.store.results.pop(self.job)
+            self.states[job_dir] = JobState(state="dead", failure=FailureKind.DIED, message="killed by signal 9")
+
+
+@pytest.mark.parametrize("job", ["n0", "test-n0"])
+def test_a_killed_worker_that_only_measured_is_started_again_a_few_times(job: str) -> None:
+    """What it measures decides nothing before it is there, so trying again is safe; a hopeless case ends the search."""
+    whole = search(parts_of(MemoryStore(CONFIG)))
+    store = MemoryStore(CONFIG)
+    parts = parts_of(store)
+    executor = MortalExecutor(store, play, job=job, deaths=2)
+    assert search(dataclasses.replace(parts, executor=executor)) == whole
+    assert executor.submitted.count(job) == 3
+    store = MemoryStore(CONFIG)
+    parts = dataclasses.replace(parts_of(store), executor=MortalExecutor(store, play, job=job, deaths=3))
+    with pytest.raises((UsageError, StateError), match="killed by signal 9"):
+        search(parts)
