@@ -27,13 +27,19 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"updates_per_batch": 2},
 )
 
+LONG: tuple[dict[str, Any], ...] = ({"group_size": 16, "prompts_per_step": 12, "learning_rate": 2e-4, "kl_coef": 0.0},)
+"""What the base can reach: the strongest setting for LONG_STEPS."""
+
+LONG_STEPS = 600
+
 
 def main() -> None:
     config = load_settings(None, {"seed": 0})
     rows = []
-    for values in SETTINGS:
-        name = ",".join(f"{k}={v}" for k, v in values.items())
-        trained, *test = run_stages(WORK / "sweep" / name, config, [(config.hyper.with_values(values), config.steps)])
+    plan = [(values, config.steps) for values in SETTINGS] + [(values, LONG_STEPS) for values in LONG]
+    for values, steps in plan:
+        name = ",".join(f"{k}={v}" for k, v in values.items()) + (f",{steps} steps" if steps != config.steps else "")
+        trained, *test = run_stages(WORK / "sweep" / name, config, [(config.hyper.with_values(values), steps)])
         base = trained.curve[0].score if trained.curve and trained.curve[0].step == 0 else float("nan")
         points = [f"{p.score:.2f}" for p in trained.curve if p.step in (20, 40, 60)]
         last = {
@@ -54,7 +60,7 @@ def main() -> None:
         )
     head = ["changed from the default", "start", "after 20 / 40 / 60", "score", "test", "reward", "KL", "cut off", "s"]
     text = (
-        "# Sweep: one phase of 60 steps from the base, embedded default of chemcot\n\n"
+        f"# Sweep: one phase of {config.steps} steps from the base, embedded default of chemcot\n\n"
         "`python benchmarks/sweep.py`. Default: learning rate 1e-4, KL 0.02, 8 prompts x 8 rollouts, 32 tokens, "
         "temperature 1. Score: validation, kept checkpoint after reloading; reward, KL and the share of cut-off "
         "completions are means of the last quarter. Seconds on a shared 2-core machine: read the ratios.\n\n"
