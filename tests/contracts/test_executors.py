@@ -1,13 +1,17 @@
-"""What every executor must do, shown on LocalExecutor with real processes that are really killed."""
+"""The executor suite over LocalExecutor and over broken ones; below, what LocalExecutor promises beyond the suite.
+
+Real processes, really killed.
+"""
 
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import executor_kit
 import pytest
+from contract_kit import caught, promises_of
 from executor_kit import PATIENCE_S, job, outcome, started, until
 
 from llmzero.domain.errors import StateError
@@ -15,6 +19,101 @@ from llmzero.domain.jobs import JobPaths, JobState
 from llmzero.domain.types import FailureKind
 from llmzero.executors import watch
 from llmzero.executors.local import LocalExecutor
+from llmzero.testing import ExecutorContract
+
+
+class TestLocal(ExecutorContract):
+    factory = LocalExecutor
+
+
+class Deaf(LocalExecutor):
+    def stop(self, job_dir: Path) -> None:
+        return
+
+
+class Forgetful(LocalExecutor):
+    """Knows nothing of what another controller started."""
+
+    def attach(self, job_dir: Path) -> JobState:
+        return super().attach(job_dir) if job_dir in self._watched else JobState(state="absent")
+
+
+class Optimist(LocalExecutor):
+    """Takes a worker that ended for one that is done."""
+
+    def poll(self, timeout_s: float) -> Mapping[Path, JobState]:
+        states = super().poll(timeout_s)
+        return {k: JobState(state="done") if v.state == "dead" else v for k, v in states.items()}
+
+
+class Patient(LocalExecutor):
+    """Never takes a silent worker for a hung one."""
+
+    def __init__(self, entry: str, hang_after_s: float, **rest: object) -> None:
+        super().__init__(entry)
+
+
+class Polite(LocalExecutor):
+    """Asks a worker to stop where it should end it."""
+
+    def kill(self, job_dir: Path) -> None:
+        self.stop(job_dir)
+
+
+class Sleepy(LocalExecutor):
+    """Waits the whole timeout, whatever ends meanwhile."""
+
+    def poll(self, timeout_s: float) -> Mapping[Path, JobState]:
+        time.sleep(timeout_s)
+        return super().poll(0.0)
+
+
+class Restless(LocalExecutor):
+    def poll(self, timeout_s: float) -> Mapping[Path, JobState]:
+        return super().poll(0.0)
+
+
+class Leaving(LocalExecutor):
+    """Lets its workers live on."""
+
+    def close(self) -> None:
+        self._watched.clear()
+
+
+class Open(LocalExecutor):
+    """Starts a worker wherever it is told to."""
+
+    def submit(self, job_dir: Path) -> None:
+        if not self._watched and JobPaths(job_dir).spec.exists():
+            super().submit(job_dir)
+
+
+BROKEN: list[tuple[str, type[LocalExecutor]]] = [
+    ("test_a_job_runs_to_its_result", Forgetful),
+    ("test_a_poll_returns_when_a_job_ends_and_tells_of_every_job", Sleepy),
+    ("test_a_poll_without_an_end_keeps_to_its_timeout", Restless),
+    ("test_stop_ends_a_job_early_with_its_score", Deaf),
+    ("test_a_dead_worker_is_dead_and_its_job_can_run_again", Optimist),
+    ("test_a_silent_worker_is_hung", Patient),
+    ("test_kill_ends_a_worker_at_once", Polite),
+    ("test_two_workers_never_share_a_folder", Open),
+    ("test_a_folder_without_a_job_is_refused", Open),
+    ("test_a_new_controller_finds_a_living_worker", Forgetful),
+    ("test_close_ends_every_worker", Leaving),
+]
+
+
+@pytest.mark.parametrize(("test", "executor"), BROKEN)
+def test_the_suite_catches(test: str, executor: type[LocalExecutor], tmp_path: Path) -> None:
+    suite = type("Suite", (ExecutorContract,), {"factory": executor, "patience_s": 4.0, "hang_after_s": 1.0})
+    assert caught(suite, test, tmp_path)
+
+
+def test_every_test_of_the_suite_can_fail() -> None:
+    assert {test for test, _ in BROKEN} == set(promises_of(ExecutorContract))
+
+
+# --- what LocalExecutor promises beyond the suite
 
 
 @pytest.fixture(name="executor")

@@ -1,136 +1,147 @@
-"""What every proposer promises, whatever it reads: inside the space, new, changing, pure, journal-safe."""
+"""The proposer suite over the built-in proposers, and over proposers broken in every way it looks for."""
 
 from __future__ import annotations
 
-import json
+import itertools
+import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from contract_kit import caught, promises_of
 
-from llmzero.domain.codec import from_json, to_json
-from llmzero.domain.config import RunConfig
-from llmzero.domain.events import PhaseFinished, PhaseProposed, RunStarted, Tree, apply, fold
-from llmzero.domain.series import MetricRow, summarise
-from llmzero.domain.space import llm_space, nano_space, settle
-from llmzero.domain.types import ROOT, HyperParams, NodeId, Phase, PhaseResult, Proposal, Selection, Status
-from llmzero.ports import Proposer
-from llmzero.wiring import make_proposer
+from llmzero.agents.playbook import PlaybookProposer
+from llmzero.agents.samplers import RandomProposer
+from llmzero.domain.events import Tree
+from llmzero.domain.seeds import derive_seed
+from llmzero.domain.space import SearchSpace
+from llmzero.domain.types import ROOT, Change, NodeId, Proposal
+from llmzero.testing import FixedProposer, ProposerContract
 
-BUILT_IN = ("playbook", "random")
-NANO = RunConfig(hyper=HyperParams(learning_rate=1e-4, kl_coef=0.02, max_completion_tokens=40), space=nano_space())
-LLM = RunConfig(hyper=HyperParams(), space=llm_space())
-
-
-def phase_of(tree: Tree, parent: NodeId, proposal: Proposal) -> Phase:
-    hyper = tree.nodes[parent].phase.hyper.with_values({c.field: c.value for c in proposal.changes})
-    return Phase(
-        id=f"n{len(tree.nodes)}",
-        parent=parent,
-        hyper=settle(hyper)[0],
-        steps=proposal.steps or tree.config.steps,
-        eval_every=10,
-        seed=0,
-        kl_anchor=proposal.kl_anchor or tree.config.kl_anchor,
-    )
+CALLS = itertools.count()
+Changer = Callable[[Proposal, Tree, NodeId], Proposal]
 
 
-def result_of(number: int, steps: int) -> PhaseResult:
-    """A finished phase; every fourth fails, and the rest gain, stall and lose in turn."""
-    rows = [
-        MetricRow(kind="train", step=s, values={"reward": 0.4 + 0.002 * s, "entropy": 0.5, "kl": 0.001 * s})
-        for s in range(1, steps + 1)
-    ]
-    status = Status.FAILED if number % 4 == 3 else Status.FINISHED
-    score = None if status is Status.FAILED else 0.4 + 0.1 * (number % 3)
-    return PhaseResult(status=status, steps_done=steps, score=score, score_se=0.02, summaries=summarise(rows))
+class BuiltIn(ProposerContract):
+    """The built-in ones promise more: in spaces of some size they always change a value, not the length alone."""
+
+    def test_every_child_sets_a_value(self) -> None:
+        for where, _, node in self._proposed():
+            wide = not where.startswith("narrow")
+            assert node.proposal.changes or node.id == "n1" or not wide, where
 
 
-def begun(config: RunConfig) -> Tree:
-    base = Phase(id=ROOT, parent=None, hyper=config.hyper, steps=0, eval_every=10, seed=0)
-    proposal = Proposal(proposer="llmzero", pathology="base", diagnosis="the base")
-    chosen = Selection(parent=ROOT, kind="base", reason="the base")
-    started: list[RunStarted | PhaseProposed | PhaseFinished] = [RunStarted(run="contract", config=config)]
-    started.append(PhaseProposed(phase=base, selection=chosen, proposal=proposal))
-    measured = PhaseResult(status=Status.FINISHED, score=0.4, score_se=0.02)
-    return fold([*started, PhaseFinished(node=ROOT, result=measured)])
+class TestPlaybook(BuiltIn):
+    factory = PlaybookProposer
 
 
-def grow(tree: Tree, parent: NodeId, proposal: Proposal) -> Tree:
-    phase = phase_of(tree, parent, proposal)
-    chosen = Selection(parent=parent, kind="uct", reason="contract")
-    tree = apply(tree, PhaseProposed(phase=phase, selection=chosen, proposal=proposal))
-    return apply(tree, PhaseFinished(node=phase.id, result=result_of(len(tree.nodes), phase.steps)))
+class TestRandom(BuiltIn):
+    factory = RandomProposer
 
 
-def walk(proposer: Proposer, config: RunConfig, parents: Callable[[int], NodeId], count: int = 16) -> Tree:
-    """A tree of `count` phases, the k-th under `parents(k)`."""
-    tree = begun(config)
-    for number in range(count):
-        parent = parents(number)
-        tree = grow(tree, parent, proposer.propose(tree, parent, config.space))
-    return tree
+class Good:
+    """Draws a value for one number of the space; `change` breaks it."""
+
+    name = "good"
+
+    def __init__(self, seed: int = 0, change: Changer = lambda proposal, *_: proposal) -> None:
+        self.seed, self.change = seed, change
+        self.asked = 0
+
+    def propose(self, tree: Tree, parent: NodeId, space: SearchSpace) -> Proposal:
+        self.asked += 1
+        rng = random.Random(derive_seed(self.seed, parent, len(tree.nodes[parent].children)))
+        one = rng.choice([p for p in space.parameters if p.kind in ("log", "linear")])
+        proposal = Proposal(
+            proposer=self.name,
+            pathology="none",
+            diagnosis="nothing was read",
+            rationale="a draw",
+            changes=(Change(field=one.name, value=rng.uniform(one.low, one.high)),),
+        )
+        return self.change(proposal, tree, parent)
 
 
-SHAPES: dict[str, Callable[[int], NodeId]] = {
-    "openings": lambda number: ROOT,
-    "children of one": lambda number: ROOT if number == 0 else "n1",
-    "a chain": lambda number: f"n{number}",
-}
+class TestGood(ProposerContract):
+    factory = Good
 
 
-@pytest.fixture(params=BUILT_IN)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def same(proposal: Proposal, tree: Tree, parent: NodeId) -> Proposal:
+    """The parent's own values: at the root an opening, below it the same phase once more."""
+    return replace(proposal, changes=())
 
 
-@pytest.fixture(params=["nano", "llm"])
-def config(request: pytest.FixtureRequest, name: str) -> RunConfig:
-    return replace(NANO if request.param == "nano" else LLM, agent=name, seed=11)
+def opening_twice(proposal: Proposal, tree: Tree, parent: NodeId) -> Proposal:
+    return replace(proposal, changes=(Change(field="learning_rate", value=1e-4),)) if parent == ROOT else proposal
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_every_proposal_is_inside_the_space_and_changes_something(config: RunConfig, name: str, shape: str) -> None:
-    tree = walk(make_proposer(config), config, SHAPES[shape])
-    for node in list(tree.nodes.values())[1:]:
-        values = {c.field: c.value for c in node.proposal.changes}
-        assert node.proposal.proposer == name
-        assert len(values) == len(node.proposal.changes)
-        assert config.space.clamp(values) == (values, ())
-        assert values or node.id == "n1"
-        assert node.proposal.pathology and node.proposal.diagnosis and node.proposal.rationale
-        assert 0 <= (node.proposal.confidence or 0.0) <= 1
+def only_finished(proposal: Proposal, tree: Tree, parent: NodeId) -> Proposal:
+    """Counts finished siblings only, and so proposes what runs already."""
+    done = [c for c in tree.nodes[parent].children if tree.nodes[c].result]
+    return replace(proposal, changes=(Change(field="learning_rate", value=1e-5 / (1 + len(done))),))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_no_two_children_of_a_node_are_the_same_phase(config: RunConfig, shape: str) -> None:
-    tree = walk(make_proposer(config), config, SHAPES[shape])
-    for node in tree.nodes.values():
-        phases = [tree.nodes[c].phase for c in node.children]
-        keys = [(p.hyper, p.steps, p.kl_anchor) for p in phases]
-        assert all(a != b for i, a in enumerate(keys) for b in keys[:i])
+def needs_metrics(proposal: Proposal, tree: Tree, parent: NodeId) -> Proposal:
+    result = tree.nodes[parent].result
+    bare = parent != ROOT and result is not None and not result.summaries and result.score is not None
+    return replace(proposal, diagnosis="" if bare else proposal.diagnosis)
 
 
-def test_the_same_input_gives_the_same_proposal(config: RunConfig) -> None:
-    tree = walk(make_proposer(config), config, SHAPES["children of one"], count=5)
-    for parent in (ROOT, "n1", "n2"):
-        first = make_proposer(config).propose(tree, parent, config.space)
-        assert make_proposer(config).propose(tree, parent, config.space) == first
+def meddling(proposal: Proposal, tree: Tree, parent: NodeId) -> Proposal:
+    nodes: Any = tree.nodes
+    nodes[parent] = replace(tree.nodes[parent], lost="read")
+    return proposal
 
 
-def test_proposals_survive_the_journal(config: RunConfig) -> None:
-    tree = walk(make_proposer(config), config, SHAPES["children of one"])
-    for node in tree.nodes.values():
-        line = json.dumps(to_json(node.proposal), allow_nan=False)
-        assert from_json(Proposal, json.loads(line)) == node.proposal
+def setting(**values: Any) -> Changer:
+    return lambda proposal, *_: replace(proposal, **values)
 
 
-def test_a_running_sibling_counts_as_tried(config: RunConfig) -> None:
-    proposer = make_proposer(config)
-    tree = walk(proposer, config, SHAPES["a chain"], count=1)
-    first = proposer.propose(tree, "n1", config.space)
-    phase = phase_of(tree, "n1", first)
-    chosen = Selection(parent="n1", kind="uct", reason="contract")
-    tree = apply(tree, PhaseProposed(phase=phase, selection=chosen, proposal=first))
-    second = phase_of(tree, "n1", proposer.propose(tree, "n1", config.space))
-    assert (second.hyper, second.steps, second.kl_anchor) != (phase.hyper, phase.steps, phase.kl_anchor)
+def value(field: str, value: Any, times: int = 1) -> Changer:
+    return setting(changes=(Change(field=field, value=value),) * times)
+
+
+def breaking(change: Changer) -> Callable[..., Any]:
+    return lambda seed: Good(seed, change)
+
+
+class Remembering(Good):
+    """Another proposal each time it is asked."""
+
+    def propose(self, tree: Tree, parent: NodeId, space: SearchSpace) -> Proposal:
+        self.seed += 1
+        return super().propose(tree, parent, space)
+
+
+INSIDE = "test_every_value_is_inside_the_space"
+WHY = "test_every_proposal_says_why"
+PURE = "test_the_same_tree_gives_the_same_proposal"
+BROKEN: list[tuple[str, Callable[..., Any]]] = [
+    ("test_it_signs_its_proposals", breaking(setting(proposer="someone"))),
+    (INSIDE, breaking(value("learning_rate", 1.0))),
+    (INSIDE, breaking(value("learning_rate", 1e-4, times=2))),
+    (INSIDE, breaking(value("dropout", 0.1))),
+    (INSIDE, breaking(setting(steps=0))),
+    ("test_every_phase_differs_from_its_parent", breaking(same)),
+    ("test_every_phase_differs_from_its_siblings", breaking(opening_twice)),
+    ("test_every_phase_differs_from_its_siblings", lambda seed: FixedProposer({"learning_rate": 1e-4})),
+    (WHY, breaking(setting(rationale=" "))),
+    (WHY, breaking(setting(confidence=80.0))),
+    (PURE, Remembering),
+    (PURE, breaking(lambda proposal, *_: replace(proposal, rationale=f"draw {next(CALLS)}"))),
+    ("test_the_tree_is_left_alone", breaking(meddling)),
+    ("test_proposals_survive_the_journal", breaking(setting(evidence=[1, 2]))),
+    ("test_a_running_sibling_counts_as_tried", breaking(only_finished)),
+    ("test_a_phase_without_metrics_can_be_followed", breaking(needs_metrics)),
+]
+
+
+@pytest.mark.parametrize(("test", "proposer"), BROKEN)
+def test_the_suite_catches(test: str, proposer: Callable[..., Any], tmp_path: Path) -> None:
+    assert caught(type("Suite", (ProposerContract,), {"factory": staticmethod(proposer)}), test, tmp_path)
+
+
+def test_every_test_of_the_suite_can_fail() -> None:
+    assert {test for test, _ in BROKEN} == set(promises_of(ProposerContract))

@@ -1,0 +1,104 @@
+"""The stopper suite over the built-in stoppers, and over stoppers broken in every way it looks for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract_kit import caught, promises_of
+
+from llmzero.agents.stopping import NeverStop, RuleStopper
+from llmzero.domain.config import StopConfig
+from llmzero.domain.events import Tree
+from llmzero.domain.series import MetricRow
+from llmzero.domain.types import EvalPoint, NodeId, Verdict
+from llmzero.testing import StopperContract
+
+CALLS = itertools.count()
+
+
+class TestRule(StopperContract):
+    factory = RuleStopper
+
+
+class TestEagerRule(StopperContract):
+    """The rule without grace, patience or margin."""
+
+    factory = RuleStopper
+    config = StopConfig(grace_steps=0, patience=1, sigmas=0.0, margin=0.0)
+
+
+class TestNone(StopperContract):
+    factory = NeverStop
+
+
+class Good:
+    """Stops below the start's score; the parent of every broken one."""
+
+    def __init__(self, config: StopConfig) -> None:
+        self.judged = 0
+
+    def judge(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> Verdict:
+        self.judged += 1
+        last = curve[-1]
+        return Verdict(action="stop" if last.score < 0.3 else "continue", reason="by the floor", at_step=last.step)
+
+
+class TestGood(StopperContract):
+    factory = Good
+
+
+def broken(**changes: Any) -> type[Good]:
+    """A stopper whose verdicts have fields replaced; a callable is given the curve and how often it judged."""
+
+    class Broken(Good):
+        def judge(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> Verdict:
+            verdict = super().judge(tree, node, curve, rows)
+            values = {k: v(curve, self.judged) if callable(v) else v for k, v in changes.items()}
+            return replace(verdict, **values)
+
+    return Broken
+
+
+class Meddling(Good):
+    def judge(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> Verdict:
+        nodes: Any = tree.nodes
+        nodes[node] = replace(tree.nodes[node], lost="judged")
+        return super().judge(tree, node, curve, rows)
+
+
+class NeedsRows(Good):
+    def judge(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> Verdict:
+        if 1 / len(rows) > 1:
+            raise AssertionError
+        return super().judge(tree, node, curve, rows)
+
+
+BROKEN: list[tuple[str, type[Good]]] = [
+    ("test_a_verdict_is_about_an_evaluation_seen", broken(at_step=lambda curve, _: curve[-1].step + 1)),
+    ("test_a_verdict_is_about_an_evaluation_seen", broken(action="pause")),
+    ("test_a_verdict_gives_its_reason_in_one_line", broken(reason="")),
+    ("test_the_same_question_has_the_same_answer", broken(reason=lambda *_: f"{next(CALLS)}")),
+    ("test_the_same_question_has_the_same_answer", broken(reason=lambda _, judged: f"question {judged}")),
+    (
+        "test_a_stopper_carries_nothing_from_one_phase_to_the_next",
+        broken(action=lambda _, judged: "stop" if judged > 3 else "continue"),
+    ),
+    ("test_the_tree_is_left_alone", Meddling),
+    ("test_verdicts_survive_the_journal", broken(reason=("a", "b"))),
+    ("test_a_phase_above_everything_known_goes_on", broken(action="stop")),
+    ("test_a_trainer_may_report_scores_only", NeedsRows),
+]
+
+
+@pytest.mark.parametrize(("test", "stopper"), BROKEN)
+def test_the_suite_catches(test: str, stopper: type[Good], tmp_path: Path) -> None:
+    assert caught(type("Suite", (StopperContract,), {"factory": stopper}), test, tmp_path)
+
+
+def test_every_test_of_the_suite_can_fail() -> None:
+    assert {test for test, _ in BROKEN} == set(promises_of(StopperContract))
