@@ -21,8 +21,12 @@ SEARCH_FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("nodes", {"type": int, "metavar": "N", "help": "phases to train at most (default 8)"}),
     ("hours", {"type": float, "metavar": "H", "help": "worker hours at most (default: no limit)"}),
     ("steps", {"type": int, "metavar": "N", "help": "steps per phase (default 60)"}),
-    ("agent", {"metavar": "NAME", "help": "proposer: auto (default), playbook, random"}),
-    ("stopper", {"metavar": "NAME", "help": "early stopper: rule (default), none"}),
+    ("agent", {"metavar": "NAME", "help": "proposer: auto (default), llm, playbook, random"}),
+    ("stopper", {"metavar": "NAME", "help": "early stopper: auto (default), rule, agent, both, none"}),
+    ("llm-model", {"metavar": "NAME", "help": "the agents' language model (or LLMZERO_LLM_MODEL)"}),
+    ("llm-base-url", {"metavar": "URL", "help": "its OpenAI-compatible endpoint (or OPENAI_BASE_URL)"}),
+    ("usd", {"type": float, "metavar": "USD", "help": "ceiling for the agents' calls (needs a price)"}),
+    ("prompts", {"metavar": "DIR", "help": "templates and knowledge cards of your own"}),
     ("seed", {"type": int, "metavar": "N", "help": "run seed (default 0)"}),
     ("workers", {"type": int, "metavar": "N", "help": "phases trained at the same time (default 1; nano 2)"}),
     ("kl-anchor", {"choices": ("base", "parent"), "help": "KL reference (default base)"}),
@@ -72,6 +76,7 @@ def build_parser() -> Parser:
         ("report", "write the strategy-tree page of a run"),
         ("export", "write the best strategy as configs for a trainer"),
         ("show", "a run's tree, or one of its nodes"),
+        ("replay", "derive every decision of a run again, offline, and compare"),
     ):
         sub = _command(commands, name, text)
         sub.add_argument("run", metavar="RUN", help="run name, unique prefix, folder, or 'latest'")
@@ -103,6 +108,7 @@ def _add_search(commands: Any) -> None:
 def _add_specific(sub: Parser, name: str) -> None:
     if name == "show":
         sub.add_argument("node", nargs="?", metavar="NODE", help="node id, for example n3")
+        sub.add_argument("--transcript", action="store_true", help="the model calls behind the node (or the run)")
     if name == "report":
         sub.add_argument("--output", type=Path, metavar="FILE", help="where to write (default RUN/report/index.html)")
     if name == "export":

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import datetime
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -16,17 +17,19 @@ from typing import Any
 from rich.console import Console
 
 from llmzero import wiring
+from llmzero.domain.codec import to_json
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import StateError, UsageError, did_you_mean
 from llmzero.domain.events import RunStarted, Tree, fold
 from llmzero.domain.jobs import JobPaths
+from llmzero.domain.series import MetricRow
 from llmzero.domain.strategy import best_node, strategy_of
 from llmzero.domain.types import ROOT, NodeId
 from llmzero.executors.watch import lock_held
 from llmzero.report import view
 from llmzero.search.controller import search
 from llmzero.search.parts import Parts
-from llmzero.settings import load_settings
+from llmzero.settings import FLAGS, load_settings
 from llmzero.store.atomic import write_text
 from llmzero.store.journal import read_journal
 from llmzero.store.layout import RunPaths, find_run, list_runs, new_run_dir
@@ -41,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
         "report": _report,
         "export": _export,
         "show": _show,
+        "replay": _replay,
         "ls": _ls,
         "task": _task,
     }
@@ -51,9 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _search(args: argparse.Namespace) -> int:
-    names = ("task", "model", "data", "nodes", "hours", "steps", "agent", "stopper", "seed", "workers", "trainer")
-    typed = {n: getattr(args, n) for n in (*names, "kl_anchor", "keep") if hasattr(args, n)}
-    config = load_settings(args.config, typed)
+    config = load_settings(args.config, {n: getattr(args, n) for n in FLAGS if hasattr(args, n)}, os.environ)
     wiring.check(config)
     if Path(config.model).is_dir():
         config = replace(config, model=str(Path(config.model).resolve()))
@@ -79,15 +81,16 @@ def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
     from llmzero.report.terminal import TerminalView
 
     tree = fold(store.events())
-    _say(f"run {root}  proposer {wiring.make_proposer(tree.config).name}, stopper {tree.config.stopper}")
+    proposer, stopper = wiring.make_agents(tree.config, root=root, rows_of=store.rows)
+    _say(f"run {root}  {_who(tree.config)}")
     executor = wiring.make_executor(tree.config)
     try:
         with _sigterm_as_interrupt(), TerminalView() as observer:
             parts = Parts(
                 store=store,
                 executor=executor,
-                proposer=wiring.make_proposer(tree.config),
-                stopper=wiring.make_stopper(tree.config),
+                proposer=proposer,
+                stopper=stopper,
                 observer=observer,
                 base=wiring.base_weights(tree.config),
             )
@@ -98,6 +101,14 @@ def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
     finally:
         executor.close()
     return _finish(args, tree, root)
+
+
+def _who(config: RunConfig) -> str:
+    """One line: which proposer and stopper, and which model they ask."""
+    names = wiring.proposer_name(config), wiring.stopper_name(config)
+    asks = bool({"llm", "agent", "both"} & set(names))
+    model = f" ({config.llm.model} at {config.llm.base_url or 'api.openai.com'})" if asks else ""
+    return f"proposer {names[0]}, stopper {names[1]}{model}"
 
 
 def _finish(args: argparse.Namespace, tree: Tree, root: Path) -> int:
@@ -220,12 +231,55 @@ def _show(args: argparse.Namespace) -> int:
     root, tree = _load(args)
     if args.node and args.node not in tree.nodes:
         raise UsageError(f"run {tree.run} has no node {args.node!r}: {did_you_mean(args.node, tree.nodes)}")
+    if args.transcript:
+        return _show_transcript(args, root, tree)
     rows = read_rows(JobPaths(RunPaths(root).phase_dir(args.node)).metrics) if args.node else ()
     if args.json:
         print(json.dumps(view.node_view(tree, args.node, rows) if args.node else view.summary(tree)))
     else:
         Console().print(node_text(tree, args.node, rows) if args.node else tree_text(tree))
     return 0
+
+
+def _show_transcript(args: argparse.Namespace, root: Path, tree: Tree) -> int:
+    from llmzero.agents.llm.recorder import read_calls
+    from llmzero.report.transcript import calls_of, ledger, transcript_text
+
+    calls = [to_json(call) for call in read_calls(RunPaths(root).calls)]
+    shown = calls_of(tree, args.node, calls) if args.node else calls
+    if args.json:
+        print(json.dumps({"run": tree.run, "node": args.node, "calls": shown, "ledger": ledger(shown)}))
+    else:
+        print(transcript_text(shown))
+    return 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from llmzero.replay import replay
+    from llmzero.store.metrics import read_rows
+
+    root = find_run(args.out, args.run)
+    paths, events = RunPaths(root), read_journal(RunPaths(root).journal)
+    tree = fold(events)
+
+    def rows_of(node: NodeId) -> tuple[MetricRow, ...]:
+        return tuple(read_rows(JobPaths(paths.phase_dir(node)).metrics))
+
+    proposer, stopper = wiring.make_agents(tree.config, root=root, rows_of=rows_of, offline=True)
+    decisions = list(replay(events, proposer, stopper, rows_of))
+    first = next((d for d in decisions if d.difference), None)
+    same = sum(not d.difference for d in decisions)
+    if args.json:
+        report = {"run": tree.run, "decisions": len(decisions), "identical": same, "first": to_json(first)}
+        print(json.dumps(report))
+    elif first is None:
+        print(f"{tree.run}: all {same} decisions identical")
+    else:
+        print(
+            f"{tree.run}: {same} of {len(decisions)} decisions identical; first difference: {first.kind} {first.node}"
+        )
+        print(f"  {first.difference}")
+    return 0 if first is None else 1
 
 
 def _ls(args: argparse.Namespace) -> int:

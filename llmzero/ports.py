@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from llmzero.domain.events import Event, Tree
 from llmzero.domain.examples import Example, Message, Reward, Split, Transcript
 from llmzero.domain.jobs import Job, JobState, Weights
+from llmzero.domain.llm import Reply, Request
 from llmzero.domain.series import MetricRow
 from llmzero.domain.space import SearchSpace
 from llmzero.domain.types import Checkpoint, EvalPoint, NodeId, PhaseResult, Proposal, Strategy, Verdict
@@ -67,7 +68,10 @@ class Proposer(Protocol):
 
 
 class EarlyStopper(Protocol):
-    """Judges a running phase each time it was evaluated. A pure function of its input."""
+    """Judges a running phase each time it was evaluated. A pure function of its input.
+
+    One whose class says `slow = True` is asked in a thread of its own.
+    """
 
     def judge(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> Verdict:
         """`curve` is the running phase's validation so far (steps within the phase), `rows` its metric rows so far."""
@@ -100,6 +104,13 @@ class Observer(Protocol):
 
     def changed(self, tree: Tree, live: Mapping[NodeId, Sequence[MetricRow]]) -> None:
         """The tree after each event or poll, and the rows of the phases that run."""
+
+
+class LLM(Protocol):
+    """A language model behind an endpoint, or a recording of one."""
+
+    def complete(self, request: Request) -> Reply:
+        """One answer, within bounded tries and time. Never raises for trouble at the endpoint: see `Reply.error`."""
 
 
 class Exporter(Protocol):

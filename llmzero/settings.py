@@ -14,29 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from llmzero.domain.codec import from_json, to_json
-from llmzero.domain.config import EvalConfig, RunConfig, SearchConfig, StopConfig
+from llmzero.domain.config import EvalConfig, LLMConfig, RunConfig, SearchConfig, StopConfig
 from llmzero.domain.errors import UsageError, did_you_mean
-from llmzero.domain.space import Parameter, SearchSpace, llm_space, nano_space
+from llmzero.domain.space import Parameter, SearchSpace
 from llmzero.domain.types import HyperParams
-
-NANO_HYPER: dict[str, Any] = {"learning_rate": 1e-4, "kl_coef": 0.02, "max_completion_tokens": 32}
-"""Where a search on an embedded base begins; every other hyperparameter has HyperParams' own default."""
-
-NANO_WORKERS = 2
-"""Phases of an embedded base keep one core busy, no more; not read from the machine, since it shapes the tree."""
-
-LLM_EVAL: dict[str, Any] = {"max_completion_tokens": 1024, "samples": 4, "curve_samples": 1, "temperature": 1.0}
-"""Evaluation of a real LLM: longer answers, fewer samples inside a phase."""
+from llmzero.profiles import LLM_EVAL, NANO_HYPER, NANO_WORKERS, llm_space, nano_space
 
 RESERVED = {"schema", "versions"}
 
+LLM_FLAGS = {"llm_model": "model", "llm_base_url": "base_url", "usd": "usd"}
+"""Flags that set a field of [llm]."""
 
-def load_settings(file: Path | None, flags: Mapping[str, Any]) -> RunConfig:
+LLM_ENVIRONMENT = {"LLMZERO_LLM_MODEL": "model", "OPENAI_BASE_URL": "base_url"}
+"""Variables that set a field of [llm] where neither a flag nor the file does."""
+
+
+def load_settings(file: Path | None, flags: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> RunConfig:
     """The RunConfig of a search; `flags` holds only what the user typed. Raises UsageError with one line."""
     given = _read_toml(file) if file else {}
     where = str(file) if file else "settings"
     _refuse_unknown(RunConfig, {k: v for k, v in given.items() if k != "space"}, where)
-    merged = {**given, **flags}
+    merged = {**given, **{name: value for name, value in flags.items() if name not in LLM_FLAGS}}
+    merged["llm"] = _llm(given.get("llm", {}), flags, environ or {})
     nano = merged.get("model", "nano") == "nano"
     if nano:
         merged.setdefault("workers", NANO_WORKERS)
@@ -47,7 +46,23 @@ def load_settings(file: Path | None, flags: Mapping[str, Any]) -> RunConfig:
         config = from_json(RunConfig, merged, "")
     except ValueError as error:
         raise UsageError(f"{where}: {str(error).lstrip('.')}") from None
-    return validate(config)
+    return validate(_without_a_key(config, flags, environ or {}))
+
+
+def _without_a_key(config: RunConfig, flags: Mapping[str, Any], environ: Mapping[str, str]) -> RunConfig:
+    """A model with neither an endpoint of its own nor a key is not configured: an error only where it was asked for."""
+    llm = config.llm
+    if not llm.model or llm.base_url or environ.get("OPENAI_API_KEY"):
+        return config
+    if "llm_model" in flags or config.agent == "llm" or config.stopper in ("agent", "both"):
+        raise UsageError(f"llm.model = {llm.model!r}: set OPENAI_API_KEY, or give --llm-base-url for another endpoint")
+    return dataclasses.replace(config, llm=dataclasses.replace(llm, model=""))
+
+
+def _llm(given: Mapping[str, Any], flags: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """[llm]: a flag wins over the file, the file over the environment."""
+    values = {field: environ[name] for name, field in LLM_ENVIRONMENT.items() if environ.get(name)}
+    return {**values, **given, **{field: flags[name] for name, field in LLM_FLAGS.items() if name in flags}}
 
 
 def validate(config: RunConfig) -> RunConfig:
@@ -64,6 +79,8 @@ def validate(config: RunConfig) -> RunConfig:
         "eval.temperature": config.eval.temperature,
         "hang_after_s": config.hang_after_s,
         "stop.patience": config.stop.patience,
+        "llm.max_completion_tokens": config.llm.max_completion_tokens,
+        "llm.timeout_s": config.llm.timeout_s,
     }
     for name, value in positive.items():
         if not value > 0 or value == float("inf"):
@@ -76,6 +93,8 @@ def validate(config: RunConfig) -> RunConfig:
         "stop.grace_steps": config.stop.grace_steps,
         "stop.sigmas": config.stop.sigmas,
         "stop.margin": config.stop.margin,
+        "llm.retries": config.llm.retries,
+        "llm.usd": config.llm.usd,
         **{f"search.{name}": value for name, value in to_json(config.search).items() if name != "backup"},
     }
     for name, value in not_negative.items():
@@ -84,7 +103,25 @@ def validate(config: RunConfig) -> RunConfig:
     if config.optimizer != "reset":
         raise UsageError("optimizer = 'keep': phases start with a fresh optimizer; valid: reset")
     _within_space(config)
+    _llm_is_sound(config)
     return config
+
+
+def _llm_is_sound(config: RunConfig) -> None:
+    llm = config.llm
+    if llm.base_url and not llm.base_url.startswith(("http://", "https://")):
+        raise UsageError(
+            f"llm.base_url = {llm.base_url!r}: an endpoint begins with http:// or https://, and ends in /v1"
+        )
+    if "@" in llm.base_url.partition("://")[2].partition("/")[0]:
+        raise UsageError("llm.base_url: holds credentials, which would be stored; put the key into OPENAI_API_KEY")
+    if llm.usd and llm.model and llm.model not in llm.prices:
+        raise UsageError(
+            f"llm.usd = {llm.usd:g}: a ceiling needs the price of {llm.model or 'a model'}: "
+            f'[llm.prices."{llm.model}"] with prompt_usd and completion_usd per million tokens'
+        )
+    if config.prompts and not Path(config.prompts).is_dir():
+        raise UsageError(f"prompts {config.prompts!r}: no such folder")
 
 
 def _within_space(config: RunConfig) -> None:
@@ -166,8 +203,8 @@ def settings_reference() -> str:
         "|---|---|---|---|",
     ]
     lines += [_row(f, "", f"`--{f.name.replace('_', '-')}`" * (f.name in FLAGS)) for f in _plain_fields(RunConfig)]
-    for table, kind in (("search", SearchConfig), ("eval", EvalConfig), ("stop", StopConfig)):
-        lines += [_row(f, f"{table}.", "") for f in _plain_fields(kind)]
+    for table, kind in TABLES:
+        lines += [_row(f, f"{table}.", _flag_of(table, f.name)) for f in _plain_fields(kind)]
     lines += ["", "## Hyperparameters", "", _HYPER_TEXT, "", "| hyperparameter | nano | LLM | nano range | LLM range |"]
     lines += ["|---|---|---|---|---|"]
     nano, llm = HyperParams(**NANO_HYPER).flat(), HyperParams().flat()
@@ -177,8 +214,15 @@ def settings_reference() -> str:
     return "\n".join([*lines, ""])
 
 
+TABLES: tuple[tuple[str, Any], ...] = (
+    ("search", SearchConfig),
+    ("eval", EvalConfig),
+    ("stop", StopConfig),
+    ("llm", LLMConfig),
+)
+
 FLAGS = {"task", "model", "data", "nodes", "hours", "steps", "agent", "stopper", "seed", "workers", "kl_anchor", "keep"}
-FLAGS |= {"trainer"}
+FLAGS |= {"trainer", "prompts", *LLM_FLAGS}
 
 _HYPER_TEXT = (
     "`[hyper]` sets where the search begins; `[space.NAME]` the bounds (`low`, `high`, `multiple_of`, or `choices`); "
@@ -190,6 +234,11 @@ _HYPER_TEXT = (
 
 def _plain_fields(kind: Any) -> list[dataclasses.Field[Any]]:
     return [f for f in dataclasses.fields(kind) if "doc" in f.metadata]
+
+
+def _flag_of(table: str, name: str) -> str:
+    flags = {field: flag for flag, field in LLM_FLAGS.items()} if table == "llm" else {}
+    return f"`--{flags[name].replace('_', '-')}`" if name in flags else ""
 
 
 def _row(field: dataclasses.Field[Any], prefix: str, flag: str) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
+import inspect
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,9 +21,14 @@ from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import UsageError, did_you_mean
 from llmzero.domain.examples import SPLITS, Split
 from llmzero.domain.jobs import Weights
-from llmzero.ports import EarlyStopper, Executor, Exporter, Proposer, Task, Trainer
+from llmzero.domain.series import MetricRow
+from llmzero.domain.types import HyperParams, NodeId
+from llmzero.ports import LLM, EarlyStopper, Executor, Exporter, Proposer, Task, Trainer
 from llmzero.store.checkpoints import verify, weights_digest
+from llmzero.store.layout import RunPaths
 from llmzero.trainers.hub import HUB_ID
+
+RowsOf = Callable[[NodeId], Sequence[MetricRow]]
 
 GROUPS = ("tasks", "trainers", "executors", "proposers", "stoppers", "exporters")
 
@@ -66,13 +73,88 @@ def make_executor(config: RunConfig) -> Executor:
     return cast(Executor, executor)
 
 
-def make_proposer(config: RunConfig) -> Proposer:
-    name = "playbook" if config.agent == "auto" else config.agent
-    return cast(Proposer, _factory("proposers", name)(seed=config.seed))
+def _made(factory: Callable[..., Any], offered: Mapping[str, Callable[[], Any]]) -> Any:
+    """Call a factory with those of the offered arguments it takes; the others are never made."""
+    taken = inspect.signature(factory).parameters
+    return factory(**{name: make() for name, make in offered.items() if name in taken})
 
 
-def make_stopper(config: RunConfig) -> EarlyStopper:
-    return cast(EarlyStopper, _factory("stoppers", config.stopper)(config.stop))
+def make_agents(
+    config: RunConfig, *, root: Path | None = None, rows_of: RowsOf | None = None, offline: bool = False
+) -> tuple[Proposer, EarlyStopper]:
+    """The proposer and the early stopper of a run, over one language model where they ask one.
+
+    A factory is called with those of these arguments it takes: `seed`, `config` (a proposer's is the RunConfig, a
+    stopper's its StopConfig), `llm`, `briefing`, `rows_of` (a node's metric rows) and `check_extra`. Calls are recorded
+    in the run's folder, `root`; offline, only recorded calls are answered.
+    """
+
+    @functools.cache
+    def llm() -> LLM:
+        return make_llm(config, root or Path(), offline=offline)
+
+    @functools.cache
+    def briefing() -> Any:
+        return make_briefing(config)
+
+    common: dict[str, Callable[[], Any]] = {
+        "seed": lambda: config.seed,
+        "llm": llm,
+        "briefing": briefing,
+        "rows_of": lambda: rows_of or (lambda node: ()),
+        "check_extra": lambda: _check_extra(config),
+    }
+    proposer = _made(_factory("proposers", proposer_name(config)), {**common, "config": lambda: config})
+    stopper = _made(_factory("stoppers", stopper_name(config)), {**common, "config": lambda: config.stop})
+    return cast(Proposer, proposer), cast(EarlyStopper, stopper)
+
+
+def proposer_name(config: RunConfig) -> str:
+    """What `auto` stands for: the language model where one is configured, else the playbook."""
+    if config.agent != "auto":
+        return config.agent
+    return "llm" if config.llm.model else "playbook"
+
+
+def stopper_name(config: RunConfig) -> str:
+    """What `auto` stands for: rule and agent together where a language model is configured, else the rule."""
+    if config.stopper != "auto":
+        return config.stopper
+    return "both" if config.llm.model else "rule"
+
+
+def make_llm(config: RunConfig, root: Path, *, offline: bool = False) -> LLM:
+    """The run's language model, every call recorded in its folder."""
+    from llmzero.agents.llm.client import OpenAIClient
+    from llmzero.agents.llm.recorder import RecordedLLM
+
+    return RecordedLLM(None if offline else OpenAIClient(config.llm), RunPaths(root).calls, config.llm)
+
+
+def make_briefing(config: RunConfig) -> Any:
+    """What the agents are told of the run: its settings, the cards, the task's own card."""
+    from llmzero.agents.cards import load_cards
+    from llmzero.agents.llm.prompt import Briefing
+
+    prompts = Path(config.prompts) if config.prompts else None
+    task = make_task(config.task, data=config.data, seed=config.seed)
+    about = {**describe_task(task), "prompt": [dict(m) for m in task.prompt(task.examples("train")[0])]}
+    text = json.dumps(about, indent=1, ensure_ascii=False)
+    return Briefing(
+        config=config, cards=load_cards(prompts / "knowledge" if prompts else None), task=text, prompts=prompts
+    )
+
+
+def _check_extra(config: RunConfig) -> Callable[[HyperParams], None]:
+    """Refuses hyperparameters outside the space that the run's trainer does not have."""
+    refuse = getattr(make_trainer(config.trainer), "refuse", None)
+
+    def check(hyper: HyperParams) -> None:
+        if refuse is None:
+            raise UsageError(f"the {config.trainer} trainer takes no further fields")
+        refuse(replace(config, hyper=hyper))
+
+    return check
 
 
 def make_exporter(name: str) -> Exporter:
@@ -158,13 +240,18 @@ def check(config: RunConfig) -> None:
         ("tasks", config.task),
         ("trainers", config.trainer),
         ("executors", config.executor),
-        ("proposers", "playbook" if config.agent == "auto" else config.agent),
-        ("stoppers", config.stopper),
+        ("proposers", proposer_name(config)),
+        ("stoppers", stopper_name(config)),
     ):
         _factory(group, name)
     path = Path(resolve_model(config.model, config.task))
     if path.is_dir():
         model_shape(config)
+    if not config.llm.model and {proposer_name(config), stopper_name(config)} & {"llm", "agent", "both"}:
+        raise UsageError(
+            "this agent or stopper asks a language model, and none is configured: give --llm-model NAME, and "
+            "--llm-base-url URL or OPENAI_API_KEY"
+        )
     refuse = getattr(make_trainer(config.trainer), "refuse", None)
     if refuse is not None:
         refuse(config)

@@ -126,6 +126,13 @@ class RuleStopper:
                 return Verdict(action="stop", reason=reason, at_step=curve[count - 1].step)
         return self._go_on(tree, node, curve)
 
+    def latest(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> Verdict:
+        """The verdict of the last evaluation alone, whatever an earlier one said."""
+        reason = self._stop(tree, node, curve, rows) if curve else ""
+        if reason:
+            return Verdict(action="stop", reason=reason, at_step=curve[-1].step)
+        return self._go_on(tree, node, curve)
+
     def _stop(self, tree: Tree, node: NodeId, points: Sequence[EvalPoint], rows: Sequence[MetricRow]) -> str:
         """Why to stop after the last of `points`; "" to go on."""
         config, last = self._config, points[-1]

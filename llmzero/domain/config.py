@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from llmzero.domain.llm import Price
 from llmzero.domain.space import SearchSpace
 from llmzero.domain.types import HyperParams, KeepPolicy, KlAnchor, OptimizerPolicy
 
@@ -57,6 +58,26 @@ class StopConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LLMConfig:
+    """The language model of the agents (see docs/agents.md). The key comes from OPENAI_API_KEY and is never stored."""
+
+    model: str = doc("model name at the endpoint; empty: none configured", "")
+    base_url: str = doc("an OpenAI-compatible endpoint, ending in /v1; empty: OpenAI's own", "")
+    images: Literal["auto", "off"] = doc("send plots (until the endpoint refuses them), or text only", "auto")
+    temperature: float | None = doc("sampling temperature; unset: the endpoint's own default", None)
+    max_completion_tokens: int = doc("cap of a reply, reasoning included", 4096)
+    timeout_s: float = doc("seconds for one try of a call", 120.0)
+    retries: int = doc("further tries after a timeout, a lost connection, 429, 5xx or a broken reply", 3)
+    usd: float = doc("hard ceiling in dollars, calls in flight included; 0 = no limit (needs a price)", 0.0)
+    prices: Mapping[str, Price] = field(
+        default_factory=dict,
+        metadata={
+            "doc": "tables of dollars per million tokens: [llm.prices.NAME] prompt_usd, completion_usd, cached_usd"
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """One search."""
 
@@ -65,8 +86,9 @@ class RunConfig:
     data: Literal["mini", "hub"] = doc("mini: offline generator; hub: the real data set", "mini")
     trainer: str = doc("what trains a phase: trl, or sim (seeded dynamics for tests)", "trl")
     executor: str = doc("where phases run: local", "local")
-    agent: str = doc("proposer: auto, playbook or random", "auto")
-    stopper: str = doc("early stopper: rule or none", "rule")
+    agent: str = doc("proposer: auto (llm where a model is configured, else playbook), llm, playbook or random", "auto")
+    stopper: str = doc("early stopper: auto (both with a model, else rule), rule, agent, both or none", "auto")
+    prompts: str = doc("folder with templates and knowledge cards of one's own that replace ours by name", "")
     nodes: int = doc("phases to train at most", 8)
     hours: float = doc("no phase starts once ended phases used this many worker hours; 0 = no limit", 0.0)
     steps: int = doc("steps per phase", 60)
@@ -82,6 +104,7 @@ class RunConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
     eval: EvalConfig = field(default_factory=EvalConfig)
     stop: StopConfig = field(default_factory=StopConfig)
+    llm: LLMConfig = field(default_factory=LLMConfig)
     hyper: HyperParams = field(default_factory=HyperParams)
     space: SearchSpace = field(default_factory=SearchSpace)
     options: Mapping[str, str] = field(

@@ -186,7 +186,8 @@ class Proposal:
     """What a proposer wants next: the named pathology, its evidence, and a coordinated set of changes.
 
     `basis` says what the answer rests on ("documented: ...", "common practice: ..."); `notes` what was done to the
-    proposal after it was made (clamped values, repaired replies, fallbacks).
+    proposal after it was made (clamped values, repaired replies, fallbacks); `calls` the digests of the model calls it
+    came from.
     """
 
     proposer: str
@@ -201,6 +202,7 @@ class Proposal:
     expected: str = ""
     confidence: float | None = None
     notes: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +216,15 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A stopper's word on a running phase after its evaluation at `at_step` (a step of the phase)."""
+    """A stopper's word on a running phase after its evaluation at `at_step` (a step of the phase).
+
+    `calls` are the digests of the model calls it came from.
+    """
 
     action: Literal["continue", "stop"]
     reason: str
     at_step: int
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

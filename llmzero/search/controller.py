@@ -29,7 +29,6 @@ from llmzero.domain.types import (
     Proposal,
     Selection,
     Status,
-    Verdict,
 )
 from llmzero.search.budget import exhausted
 from llmzero.search.held_out import read_test
@@ -127,35 +126,24 @@ def _watch(parts: Parts, tree: Tree) -> Tree:
     return tree
 
 
-def _judge(parts: Parts, tree: Tree, node: NodeId, rows: Sequence[MetricRow]) -> Tree:
-    """Ask the stopper about every new evaluation in order, each with what was known then, until it says stop."""
+def _judge(parts: Parts, tree: Tree, node: NodeId, rows: Sequence[MetricRow], *, wait: bool = False) -> Tree:
+    """Ask the stopper about every new evaluation, until it says stop; `wait` for a slow one's answer."""
     if node == ROOT:
         return tree
-    points = eval_points(rows)
-    verdict = tree.nodes[node].verdict or _first_stop(parts, tree, node, rows)
-    if verdict is not None and tree.nodes[node].verdict is None:
-        tree = emit(parts, tree, StopDecided(node=node, verdict=verdict))
-    if verdict is not None and any(p.step >= verdict.at_step for p in points):
+    verdict = tree.nodes[node].verdict
+    if verdict is None:
+        verdict = parts.judging.first_stop(tree, node, parts.stopper, rows, wait=wait)
+        if verdict is not None:
+            tree = emit(parts, tree, StopDecided(node=node, verdict=verdict))
+    if verdict is not None and any(p.step >= verdict.at_step for p in eval_points(rows)):
         parts.executor.stop(parts.store.folder(node))
     return tree
-
-
-def _first_stop(parts: Parts, tree: Tree, node: NodeId, rows: Sequence[MetricRow]) -> Verdict | None:
-    points = eval_points(rows)
-    seen = known(tree, tree.nodes[node].sequence)
-    for k in range(parts.judged.get(node, 0) + 1, len(points) + 1):
-        so_far = [r for r in rows if r.step <= points[k - 1].step]
-        verdict = parts.stopper.judge(seen, node, points[:k], so_far)
-        parts.judged[node] = k
-        if verdict.action == "stop":
-            return verdict
-    return None
 
 
 def _take_in(parts: Parts, tree: Tree, node: NodeId, state: JobState) -> Tree:
     """Journal how a phase ended, after judging the evaluations that came with its end."""
     rows = list(parts.store.rows(node))
-    tree = _judge(parts, tree, node, rows)
+    tree = _judge(parts, tree, node, rows, wait=True)
     result = outcome(parts, node, state, rows)
     if node == ROOT and again(parts, node, result):
         _submit(parts, tree, tree.nodes[ROOT].phase)

@@ -10,6 +10,7 @@ from llmzero.domain.jobs import JobState, Weights
 from llmzero.domain.series import MetricRow, eval_points, summarise
 from llmzero.domain.types import ROOT, Checkpoint, Cost, FailureKind, NodeId, PhaseResult, Status
 from llmzero.ports import EarlyStopper, Executor, Observer, Proposer, RunStore
+from llmzero.search.judging import Judging
 
 POLL_S = 0.1
 TEST_JOB = "test-"
@@ -28,8 +29,7 @@ class Parts:
     stopper: EarlyStopper
     observer: Observer
     base: Weights
-    judged: dict[NodeId, int] = field(default_factory=dict)
-    """How many evaluations of each running phase the stopper has seen: a memo, never state."""
+    judging: Judging = field(default_factory=Judging)
     retried: dict[str, int] = field(default_factory=dict)
     """How often each measuring job was started again after its worker died: a memo, never state."""
 

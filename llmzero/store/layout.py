@@ -91,6 +91,11 @@ class RunPaths:
         return self.root / "journal.jsonl"
 
     @property
+    def calls(self) -> Path:
+        """Recorded calls of language models."""
+        return self.root / "calls"
+
+    @property
     def lock(self) -> Path:
         return self.root / "lock"
 

@@ -143,10 +143,12 @@ class SimTrainer:
     """`ports.Trainer` over `advance`. Stateless, deterministic but for times."""
 
     def refuse(self, config: RunConfig) -> None:
-        """UsageError on options that are not its own."""
+        """UsageError on options that are not its own, and on any extra field."""
         for name in config.options:
             if name not in OPTIONS:
                 raise UsageError(f"options: unknown option {name!r} of the sim trainer: {did_you_mean(name, OPTIONS)}")
+        if config.hyper.extra:
+            raise UsageError(f"the sim trainer has no further field such as {next(iter(config.hyper.extra))!r}")
 
     def train(
         self,

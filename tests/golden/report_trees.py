@@ -20,7 +20,6 @@ from llmzero.domain.events import (
     fold,
 )
 from llmzero.domain.series import MetricRow, eval_points, summarise
-from llmzero.domain.space import nano_space
 from llmzero.domain.types import (
     ROOT,
     Change,
@@ -37,6 +36,7 @@ from llmzero.domain.types import (
     TestScore,
     Verdict,
 )
+from llmzero.profiles import nano_space
 
 HYPER = HyperParams(learning_rate=1e-4, kl_coef=0.0, max_completion_tokens=48)
 CONFIG = RunConfig(trainer="sim", nodes=12, hours=2.0, hyper=HYPER, space=nano_space())

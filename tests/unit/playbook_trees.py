@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from llmzero.domain.config import RunConfig
 from llmzero.domain.events import PhaseFinished, PhaseProposed, RunStarted, Tree, apply, fold
-from llmzero.domain.space import SearchSpace, llm_space, nano_space, settle
+from llmzero.domain.space import SearchSpace, settle
 from llmzero.domain.types import (
     ROOT,
     EvalPoint,
@@ -20,6 +20,7 @@ from llmzero.domain.types import (
     Selection,
     Status,
 )
+from llmzero.profiles import llm_space, nano_space
 
 NANO = HyperParams(learning_rate=1e-4, kl_coef=0.02, group_size=8, prompts_per_step=8, max_completion_tokens=40)
 LLM = HyperParams(learning_rate=1e-6, kl_coef=0.001, group_size=8, prompts_per_step=64, max_completion_tokens=1024)

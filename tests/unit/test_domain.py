@@ -15,10 +15,11 @@ from llmzero.domain.errors import PhaseError, UsageError, did_you_mean
 from llmzero.domain.events import Event, PhaseFinished, apply, event_from_json, event_to_json, fold
 from llmzero.domain.seeds import derive_seed
 from llmzero.domain.series import MetricRow, summarise
-from llmzero.domain.space import Parameter, llm_space, nano_space, settle
+from llmzero.domain.space import Parameter, settle
 from llmzero.domain.statistics import clustered_score, count_spikes, slope
 from llmzero.domain.strategy import best_node, path_curve, path_to, phase_diff, strategy_of, total_steps, transition
 from llmzero.domain.types import HyperParams, PhaseResult, Status
+from llmzero.profiles import llm_space, nano_space
 from llmzero.testing import base_result, finished_phase, tree_events
 
 CONFIG = RunConfig(space=nano_space(), hyper=HyperParams(learning_rate=1e-4, max_completion_tokens=32), steps=20)

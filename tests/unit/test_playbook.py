@@ -29,8 +29,9 @@ from llmzero.agents.playbook import PlaybookProposer
 from llmzero.agents.rules import RULES, diagnose
 from llmzero.domain.events import Tree
 from llmzero.domain.series import METRICS
-from llmzero.domain.space import SearchSpace, nano_space
+from llmzero.domain.space import SearchSpace
 from llmzero.domain.types import ROOT, FailureKind, MetricSummary, PhaseResult, Proposal, Scalar, Status
+from llmzero.profiles import nano_space
 
 FLAT = {"reward": metric(0.5, 0.5)}
 STUCK = {**FLAT, "entropy": metric(0.5, 0.5), "kl": metric(0.0, 0.001)}

@@ -8,8 +8,9 @@ from dataclasses import replace
 from playbook_trees import NANO, child, config_of, finish, grown, outcome, propose, root_tree
 
 from llmzero.agents.samplers import RandomProposer
-from llmzero.domain.space import SearchSpace, nano_space
+from llmzero.domain.space import SearchSpace
 from llmzero.domain.types import ROOT
+from llmzero.profiles import nano_space
 
 
 def test_draws_change_three_to_five_parameters_inside_the_space() -> None:

@@ -1,0 +1,204 @@
+"""One endpoint: bounded retries, doing without what it cannot take. Trouble is a reply's `error`, never raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llmzero.agents.llm.wire import EMPTY, NO_COMPLETION, body, reply_of
+from llmzero.domain.config import LLMConfig
+from llmzero.domain.errors import UsageError
+from llmzero.domain.llm import Reply, Request, Usage
+
+BACKOFF_S = 1.0
+"""Wait before the first further try; doubled each time."""
+MAX_WAIT_S = 60.0
+"""Longest wait before a try, whatever a Retry-After asks for."""
+TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+"""HTTP statuses that a further try may change."""
+REFUSALS = frozenset({400, 404, 415, 422, 500, 501})
+"""HTTP statuses endpoints answer pictures or a response_format with when they take none (llama.cpp: 500)."""
+MAX_REPLY_BYTES = 10_000_000
+SECRET_HOLDER = "OPENAI_API_KEY"
+
+
+@dataclass(slots=True)
+class _Abilities:
+    """What the endpoint was found to take; learned once, for the life of the process."""
+
+    images: bool
+    response_format: bool = True
+    new_cap_name: bool = True
+
+    def notes(self, *, has_images: bool) -> tuple[str, ...]:
+        gone = (
+            ("no pictures: the endpoint takes none", has_images and not self.images),
+            ("no response_format: the endpoint refuses it, JSON was asked for in words", not self.response_format),
+        )
+        return tuple(text for text, holds in gone if holds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """What went wrong in one try."""
+
+    text: str
+    retry: bool = False
+    wait_s: float | None = None
+    status: int = 0
+
+
+class OpenAIClient:
+    """`ports.LLM` at any OpenAI-compatible endpoint. Thread-safe as far as the openai client is."""
+
+    def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        import openai
+
+        self._config = config
+        self._sleep = sleep
+        self._able = _Abilities(images=config.images == "auto")
+        self._key = os.environ.get(SECRET_HOLDER, "").strip()
+        self._client = openai.OpenAI(
+            api_key=self._key or "none",
+            base_url=config.base_url or None,
+            max_retries=0,
+            timeout=config.timeout_s,
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def check(self) -> None:
+        """UsageError where the endpoint cannot be reached or refuses the key; what else it says is no matter yet."""
+        import openai
+
+        try:
+            self._client.models.list()
+        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+            raise UsageError(f"llm: {self._where()} refuses the key in {SECRET_HOLDER} ({error.status_code})") from None
+        except openai.APIConnectionError as error:
+            text = self._clean(_first_line(error))
+            raise UsageError(f"llm: {self._where()} cannot be reached: {text}") from None
+        except openai.OpenAIError:
+            return  # an endpoint need not list its models
+
+    def _where(self) -> str:
+        return self._config.base_url or "api.openai.com"
+
+    def complete(self, request: Request) -> Reply:
+        """One answer within `retries` further tries; the usage of every try is added up."""
+        began, usage, tries = time.monotonic(), Usage(), 0
+        while True:
+            tries += 1
+            reply, trouble = self._once(request)
+            usage = usage + reply.usage
+            if trouble is None or tries > self._config.retries or not trouble.retry:
+                break
+            self._sleep(_wait_s(trouble, tries))
+        notes = self._able.notes(has_images=any(len(m.parts) > 1 for m in request.messages))
+        took_s = time.monotonic() - began
+        return replace(reply, usage=usage, notes=notes, attempts=tries, latency_s=round(took_s, 3))
+
+    def _once(self, request: Request) -> tuple[Reply, _Trouble | None]:
+        """One try, repeated at once with less for as long as the endpoint refuses something it need not take."""
+        while True:
+            try:
+                reply = reply_of(self._send(request))
+            except _expected() as error:
+                trouble = _trouble(error)
+                if trouble.status in REFUSALS and self._do_without(trouble.text, request):
+                    continue
+                return Reply(error=self._clean(trouble.text)), trouble
+            reply = replace(reply, error=self._clean(reply.error))
+            again = reply.error.startswith((EMPTY, NO_COMPLETION))
+            return reply, _Trouble(reply.error, retry=again) if reply.error else None
+
+    def _send(self, request: Request) -> object:
+        """The JSON value of one try. The client's timeout is one of silence, so the whole is timed here."""
+        able, deadline = self._able, time.monotonic() + self._config.timeout_s
+        cap = "max_completion_tokens" if able.new_cap_name else "max_tokens"
+        given: dict[str, Any] = {"model": self._config.model, cap: self._config.max_completion_tokens}
+        if self._config.temperature is not None:
+            given["temperature"] = self._config.temperature
+        sent = body(request, images=able.images, response_format=able.response_format)
+        received = bytearray()
+        with self._client.chat.completions.with_streaming_response.create(**given, **sent) as response:
+            for chunk in response.iter_bytes():
+                received += chunk
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"no whole answer within {self._config.timeout_s:g} s")
+                if len(received) > MAX_REPLY_BYTES:
+                    raise ValueError(f"a reply of more than {MAX_REPLY_BYTES} bytes")
+        return json.loads(received)
+
+    def _do_without(self, complaint: str, request: Request) -> bool:
+        """Drop what the complaint is about, once and for good; whether there was something to drop."""
+        able, words = self._able, complaint.lower()
+        has_images = any(len(m.parts) > 1 for m in request.messages)
+        if able.new_cap_name and "max_completion_tokens" in words:
+            able.new_cap_name = False
+        elif able.images and has_images and any(w in words for w in ("image", "vision", "multimodal", "mmproj")):
+            able.images = False
+        elif able.response_format and request.schema and any(w in words for w in FORMAT_WORDS):
+            able.response_format = False
+        else:
+            return False
+        return True
+
+    def _clean(self, text: str) -> str:
+        """Without the key: endpoints like to repeat it in their errors."""
+        return text.replace(self._key, "[key]") if len(self._key) >= 4 else text
+
+
+FORMAT_WORDS = ("response_format", "json_schema", "structured output", "grammar", "guided", "strict")
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """What a try may raise: the client's errors, and what it lets through of a reply or a request nobody can read."""
+    import openai
+
+    return (openai.OpenAIError, OSError, ValueError, TypeError, RecursionError, *_network_errors())
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    """Errors of the HTTP library below the client, whichever it is: a body that breaks off while it is read."""
+    import openai
+
+    library = sys.modules[openai.Timeout.__module__.partition(".")[0]]
+    return tuple(getattr(library, name) for name in ("HTTPError", "StreamError") if hasattr(library, name))
+
+
+def _trouble(error: Exception) -> _Trouble:
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        status = error.status_code
+        text = f"HTTP {status}: {_first_line(error)}"
+        return _Trouble(text, retry=status in TRANSIENT, wait_s=_retry_after(error.response.headers), status=status)
+    if isinstance(error, openai.APITimeoutError | TimeoutError):
+        return _Trouble("no answer within llm.timeout_s", retry=True)
+    return _Trouble(f"{type(error).__name__}: {_first_line(error)}", retry=True)
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.__cause__ if str(error) == "Connection error." and error.__cause__ else error
+    return (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]
+
+
+def _retry_after(headers: Any) -> float | None:
+    """Seconds of a Retry-After header; dates and nonsense count as absent."""
+    try:
+        wait_s = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return wait_s if 0 <= wait_s < float("inf") else None
+
+
+def _wait_s(trouble: _Trouble, tries: int) -> float:
+    doubled = BACKOFF_S * 2.0 ** (tries - 1)
+    return min(MAX_WAIT_S, doubled if trouble.wait_s is None else max(trouble.wait_s, 0.0))
