@@ -6,6 +6,8 @@ Exit codes: 0 done, 1 the run cannot go on (its folder, disk or lock), 2 bad inp
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,9 @@ from typing import Any, NoReturn
 
 from llmzero import __version__
 from llmzero.domain.errors import LLMZeroError, UsageError, did_you_mean
+
+MAX_LINE = 700
+"""Characters of an error."""
 
 SEARCH_FLAGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("task", {"metavar": "NAME", "help": "task name (llmzero task list); default chemcot"}),
@@ -48,9 +53,12 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         parsed, rest = self.parse_known_args(args, namespace)
+        if len(rest) == 1 and not rest[0].startswith("-") and parsed.command == "show" and parsed.node is None:
+            parsed.node = rest.pop()  # argparse gives up on NODE once a flag came between it and RUN
         if rest:
-            flags = [flag for flag in _option_strings(self, parsed) if flag.startswith("--")]
-            raise UsageError(f"unknown argument {rest[0]!r}: {did_you_mean(rest[0].split('=')[0], flags)}")
+            flags = {flag for flag in _option_strings(self, parsed) if flag.startswith("--")} - {"--version"}
+            word = rest[0][:60]
+            raise UsageError(f"unknown argument {word!r}: {did_you_mean(word.split('=')[0], flags)}")
         return parsed
 
 
@@ -63,6 +71,13 @@ def _option_strings(parser: Parser, parsed: argparse.Namespace) -> list[str]:
             chosen = action.choices.get(getattr(parsed, action.dest, None) or "")
             found += _option_strings(chosen, parsed) if chosen else []
     return found
+
+
+def path(text: str) -> Path:
+    """A path a user gave; an empty one would silently mean the current folder."""
+    if not text.strip() or "\0" in text:
+        raise argparse.ArgumentTypeError("an empty path")
+    return Path(text)
 
 
 def build_parser() -> Parser:
@@ -91,7 +106,7 @@ def build_parser() -> Parser:
 
 def _command(commands: Any, name: str, text: str) -> Parser:
     sub: Parser = commands.add_parser(name, help=text, description=text)
-    sub.add_argument("--out", type=Path, default=Path("runs"), help="folder of runs (default runs/)")
+    sub.add_argument("--out", type=path, default=Path("runs"), help="folder of runs (default runs/)")
     sub.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     sub.add_argument("--debug", action="store_true", help="show a traceback on errors")
     return sub
@@ -101,7 +116,7 @@ def _add_search(commands: Any) -> None:
     sub = _command(commands, "search", "search a better training strategy")
     for name, options in SEARCH_FLAGS:
         sub.add_argument(f"--{name}", default=argparse.SUPPRESS, **options)
-    sub.add_argument("--config", type=Path, metavar="FILE.toml", help="settings file; flags win over it")
+    sub.add_argument("--config", type=path, metavar="FILE.toml", help="settings file; flags win over it")
     sub.add_argument("--dry-run", action="store_true", help="print the plan; train nothing")
 
 
@@ -110,15 +125,17 @@ def _add_specific(sub: Parser, name: str) -> None:
         sub.add_argument("node", nargs="?", metavar="NODE", help="node id, for example n3")
         sub.add_argument("--transcript", action="store_true", help="the model calls behind the node (or the run)")
     if name == "report":
-        sub.add_argument("--output", type=Path, metavar="FILE", help="where to write (default RUN/report/index.html)")
+        sub.add_argument("--output", type=path, metavar="FILE", help="where to write (default RUN/report/index.html)")
     if name == "export":
         sub.add_argument("--node", metavar="NODE", help="the strategy that ends here (default: the best)")
         sub.add_argument("--format", default="trl", metavar="NAME", help="trl (default) or strategy")
-        sub.add_argument("--output", type=Path, metavar="DIR", help="where to write (default RUN/exports/FORMAT-NODE)")
+        sub.add_argument("--output", type=path, metavar="DIR", help="where to write (default RUN/exports/FORMAT-NODE)")
+        sub.add_argument("--force", action="store_true", help="write into a folder that holds other files")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; errors become one line on stderr."""
+    _mend_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     try:
@@ -128,23 +145,60 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         from llmzero import commands
 
-        return commands.run(args)
+        code = commands.run(args)
+        sys.stdout.flush()
+        return code
     except LLMZeroError as error:
         if debug:
             raise
-        print(f"llmzero: {error}", file=sys.stderr)
+        _complain(str(error))
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        print("llmzero: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+        return _pipe_closed()
+    except OSError as error:
+        if debug:
+            raise
+        _complain(f"cannot read or write {error.filename or 'the output'}: {error.strerror or error}")
+        _pipe_closed()
+        return 1
     except Exception as error:
         if debug:
             raise
-        print(f"llmzero: unexpected {type(error).__name__}: {error} (run with --debug for details)", file=sys.stderr)
+        _complain(f"unexpected {type(error).__name__}: {error} (run with --debug for details)")
         return 1
+
+
+def _complain(text: str) -> None:
+    """One line on stderr, whatever is in the text: no control characters, no pages of a bad value."""
+    shown = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_LINE])
+    line = " ".join(shown.split())
+    with contextlib.suppress(OSError):
+        print(f"llmzero: {line if len(line) <= MAX_LINE else line[: MAX_LINE - 1] + '…'}", file=sys.stderr)
+
+
+def _pipe_closed() -> int:
+    """Whoever read our output has had enough (`| head -1`): nothing more is written, not even at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
+def _mend_streams() -> None:
+    """Standard streams that are closed lead nowhere; characters a stream cannot show become question marks."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+        elif mode == "w" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -16,21 +17,17 @@ from typing import Any
 
 from rich.console import Console
 
-from llmzero import wiring
-from llmzero.domain.codec import to_json
+from llmzero import reading, wiring
 from llmzero.domain.config import RunConfig
-from llmzero.domain.errors import StateError, UsageError, did_you_mean
+from llmzero.domain.errors import StateError
 from llmzero.domain.events import RunStarted, Tree, fold
-from llmzero.domain.jobs import JobPaths
-from llmzero.domain.series import MetricRow
-from llmzero.domain.strategy import best_node, strategy_of
-from llmzero.domain.types import ROOT, NodeId
-from llmzero.executors.watch import lock_held
+from llmzero.domain.strategy import best_node
+from llmzero.domain.types import ROOT
 from llmzero.report import view
+from llmzero.report.words import printable
 from llmzero.search.controller import search
 from llmzero.search.parts import Parts
 from llmzero.settings import FLAGS, load_settings
-from llmzero.store.atomic import write_text
 from llmzero.store.journal import read_journal
 from llmzero.store.layout import RunPaths, find_run, list_runs, new_run_dir
 from llmzero.store.run import RunFolder
@@ -41,12 +38,12 @@ def run(args: argparse.Namespace) -> int:
     handlers: dict[str, Callable[[argparse.Namespace], int]] = {
         "search": _search,
         "resume": _resume,
-        "report": _report,
-        "export": _export,
-        "show": _show,
-        "replay": _replay,
-        "ls": _ls,
-        "task": _task,
+        "report": reading.report,
+        "export": reading.export,
+        "show": reading.show,
+        "replay": reading.replay,
+        "ls": reading.ls,
+        "task": reading.task,
     }
     return handlers[args.command](args)
 
@@ -71,6 +68,7 @@ def _search(args: argparse.Namespace) -> int:
 
 def _resume(args: argparse.Namespace) -> int:
     root = find_run(args.out, args.run)
+    wiring.check(fold(read_journal(RunPaths(root).journal)).config)
     with RunFolder.open(root) as store:
         if store.recovered_bytes:
             print(f"llmzero: cut a torn last line ({store.recovered_bytes} bytes) off the journal", file=sys.stderr)
@@ -96,7 +94,7 @@ def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
             )
             tree = search(parts)
     except KeyboardInterrupt:
-        _say(f"interrupted; go on with: llmzero resume {root}")
+        _say(f"interrupted; go on with: llmzero resume {shlex.quote(str(root))}")
         raise
     finally:
         executor.close()
@@ -114,17 +112,14 @@ def _who(config: RunConfig) -> str:
 def _finish(args: argparse.Namespace, tree: Tree, root: Path) -> int:
     from llmzero.report.terminal import print_final
 
-    page = _write_report(tree, root, None)
+    page = reading.write_report(tree, root, None)
     if args.json:
         print(json.dumps({**view.summary(tree), "report": str(page)}))
         return 0
     best = best_node(tree)
-    commands = [
-        f"llmzero show {root} {best.id if best else ROOT}",
-        f"llmzero export {root}",
-        f"llmzero report {root}",
-    ]
-    print_final(tree, console=Console(), next_commands=commands, report_path=str(page))
+    run = printable(shlex.quote(str(root)))
+    commands = [f"llmzero show {run} {best.id if best else ROOT}", f"llmzero export {run}", f"llmzero report {run}"]
+    print_final(tree, console=Console(), next_commands=commands, report_path=printable(str(page)))
     return 0
 
 
@@ -168,162 +163,6 @@ def _past_phase_s(args: argparse.Namespace, config: RunConfig) -> tuple[str, flo
     return None
 
 
-# --- reading commands
-
-
-def _load(args: argparse.Namespace) -> tuple[Path, Tree]:
-    root = find_run(args.out, args.run)
-    return root, fold(read_journal(RunPaths(root).journal))
-
-
-def _write_report(tree: Tree, root: Path, output: Path | None) -> Path:
-    from llmzero.report.render import render
-    from llmzero.store.metrics import read_rows
-
-    paths = RunPaths(root)
-    rows = {n: read_rows(JobPaths(paths.phase_dir(n)).metrics) for n in tree.nodes}
-    target = output or paths.report / "index.html"
-    write_text(target, render(tree, rows))
-    return target
-
-
-def _report(args: argparse.Namespace) -> int:
-    root, tree = _load(args)
-    page = _write_report(tree, root, args.output)
-    print(json.dumps({"run": tree.run, "report": str(page)}) if args.json else page)
-    return 0
-
-
-def _export(args: argparse.Namespace) -> int:
-    root, tree = _load(args)
-    node = _node(tree, args.node) if args.node else _best(tree)
-    exporter = wiring.make_exporter(args.format)
-    folder = args.output or RunPaths(root).exports / f"{exporter.name}-{node}"
-    files = exporter.files(tree, strategy_of(tree, node))
-    for name, text in files.items():
-        write_text(folder / name, text)
-    if args.json:
-        print(json.dumps({"run": tree.run, "node": node, "folder": str(folder), "files": sorted(files)}))
-        return 0
-    print("\n".join(str(folder / name) for name in files))
-    return 0
-
-
-def _best(tree: Tree) -> NodeId:
-    best = best_node(tree)
-    if best is None or best.id == ROOT:
-        raise UsageError(f"run {tree.run}: no phase beat the base model, so there is no strategy to export (--node N)")
-    return best.id
-
-
-def _node(tree: Tree, name: str) -> NodeId:
-    if name not in tree.nodes:
-        raise UsageError(f"run {tree.run} has no node {name!r}: {did_you_mean(name, tree.nodes)}")
-    if name == ROOT:
-        raise UsageError(f"{ROOT} is the base model: a strategy needs at least one phase")
-    return name
-
-
-def _show(args: argparse.Namespace) -> int:
-    from llmzero.report.terminal import node_text, tree_text
-    from llmzero.store.metrics import read_rows
-
-    root, tree = _load(args)
-    if args.node and args.node not in tree.nodes:
-        raise UsageError(f"run {tree.run} has no node {args.node!r}: {did_you_mean(args.node, tree.nodes)}")
-    if args.transcript:
-        return _show_transcript(args, root, tree)
-    rows = read_rows(JobPaths(RunPaths(root).phase_dir(args.node)).metrics) if args.node else ()
-    if args.json:
-        print(json.dumps(view.node_view(tree, args.node, rows) if args.node else view.summary(tree)))
-    else:
-        Console().print(node_text(tree, args.node, rows) if args.node else tree_text(tree))
-    return 0
-
-
-def _show_transcript(args: argparse.Namespace, root: Path, tree: Tree) -> int:
-    from llmzero.agents.llm.recorder import read_calls
-    from llmzero.report.transcript import calls_of, ledger, transcript_text
-
-    calls = [to_json(call) for call in read_calls(RunPaths(root).calls)]
-    shown = calls_of(tree, args.node, calls) if args.node else calls
-    if args.json:
-        print(json.dumps({"run": tree.run, "node": args.node, "calls": shown, "ledger": ledger(shown)}))
-    else:
-        print(transcript_text(shown))
-    return 0
-
-
-def _replay(args: argparse.Namespace) -> int:
-    from llmzero.replay import replay
-    from llmzero.store.metrics import read_rows
-
-    root = find_run(args.out, args.run)
-    paths, events = RunPaths(root), read_journal(RunPaths(root).journal)
-    tree = fold(events)
-
-    def rows_of(node: NodeId) -> tuple[MetricRow, ...]:
-        return tuple(read_rows(JobPaths(paths.phase_dir(node)).metrics))
-
-    proposer, stopper = wiring.make_agents(tree.config, root=root, rows_of=rows_of, offline=True)
-    decisions = list(replay(events, proposer, stopper, rows_of))
-    first = next((d for d in decisions if d.difference), None)
-    same = sum(not d.difference for d in decisions)
-    if args.json:
-        report = {"run": tree.run, "decisions": len(decisions), "identical": same, "first": to_json(first)}
-        print(json.dumps(report))
-    elif first is None:
-        print(f"{tree.run}: all {same} decisions identical")
-    else:
-        print(
-            f"{tree.run}: {same} of {len(decisions)} decisions identical; first difference: {first.kind} {first.node}"
-        )
-        print(f"  {first.difference}")
-    return 0 if first is None else 1
-
-
-def _ls(args: argparse.Namespace) -> int:
-    from llmzero.report.terminal import runs_table
-
-    rows: list[dict[str, Any]] = []
-    for root in list_runs(args.out):
-        try:
-            tree = fold(read_journal(RunPaths(root).journal))
-            rows.append({**view.summary(tree), "state": _state(root, tree)})
-        except StateError as error:
-            rows.append({"run": root.name, "error": str(error)})
-    if args.json:
-        print(json.dumps({"runs": rows}))
-    else:
-        Console().print(runs_table(rows))
-    return 0
-
-
-def _state(root: Path, tree: Tree) -> str:
-    """ended; running, while a process works on it; open: llmzero resume goes on with it."""
-    if tree.ended:
-        return "ended"
-    return "running" if lock_held(RunPaths(root).lock) else "open"
-
-
-def _task(args: argparse.Namespace) -> int:
-    from llmzero.report.tables import check_table, facts_table
-
-    if args.action == "list":
-        found = wiring.names("tasks")
-        print(json.dumps({"tasks": found}) if args.json else "\n".join(found))
-        return 0
-    if not args.name:
-        raise UsageError(f"task {args.action} needs a task name; valid: {', '.join(wiring.names('tasks'))}")
-    task = wiring.make_task(args.name, data=args.data)
-    if args.action == "show":
-        shown = wiring.describe_task(task)
-        print(json.dumps(shown)) if args.json else Console().print(facts_table(shown))
-        return 0
-    rows = wiring.check_task(task)
-    print(json.dumps({"task": args.name, "checks": rows})) if args.json else Console().print(check_table(rows))
-    return 0 if all(row["ok"] for row in rows) else 1
-
-
 def _say(text: str) -> None:
-    print(f"llmzero: {text}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"llmzero: {printable(text)}", file=sys.stderr)

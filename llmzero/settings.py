@@ -18,6 +18,7 @@ from llmzero.domain.config import EvalConfig, LLMConfig, RunConfig, SearchConfig
 from llmzero.domain.errors import UsageError, did_you_mean
 from llmzero.domain.space import Parameter, SearchSpace
 from llmzero.domain.types import HyperParams
+from llmzero.limits import check_range, within_limits
 from llmzero.profiles import LLM_EVAL, NANO_HYPER, NANO_WORKERS, llm_space, nano_space
 
 RESERVED = {"schema", "versions"}
@@ -45,8 +46,8 @@ def load_settings(file: Path | None, flags: Mapping[str, Any], environ: Mapping[
     try:
         config = from_json(RunConfig, merged, "")
     except ValueError as error:
-        raise UsageError(f"{where}: {str(error).lstrip('.')}") from None
-    return validate(_without_a_key(config, flags, environ or {}))
+        raise UsageError(f"{where}: {str(error).removeprefix('RunConfig').lstrip('.')}") from None
+    return within_limits(_without_a_key(config, flags, environ or {}))
 
 
 def _without_a_key(config: RunConfig, flags: Mapping[str, Any], environ: Mapping[str, str]) -> RunConfig:
@@ -65,84 +66,17 @@ def _llm(given: Mapping[str, Any], flags: Mapping[str, Any], environ: Mapping[st
     return {**values, **given, **{field: flags[name] for name, field in LLM_FLAGS.items() if name in flags}}
 
 
-def validate(config: RunConfig) -> RunConfig:
-    """Refuse what no search could run with; one line naming the first setting that is wrong."""
-    positive = {
-        "nodes": config.nodes,
-        "steps": config.steps,
-        "workers": config.workers,
-        "eval.every": config.eval.every,
-        "eval.samples": config.eval.samples,
-        "eval.curve_items": config.eval.curve_items,
-        "eval.curve_samples": config.eval.curve_samples,
-        "eval.max_completion_tokens": config.eval.max_completion_tokens,
-        "eval.temperature": config.eval.temperature,
-        "hang_after_s": config.hang_after_s,
-        "stop.patience": config.stop.patience,
-        "llm.max_completion_tokens": config.llm.max_completion_tokens,
-        "llm.timeout_s": config.llm.timeout_s,
-    }
-    for name, value in positive.items():
-        if not value > 0 or value == float("inf"):
-            raise UsageError(f"{name} = {value:g}: must be above 0")
-    not_negative = {
-        "hours": config.hours,
-        "threads": config.threads,
-        "seed": config.seed,
-        "eval.items": config.eval.items,
-        "stop.grace_steps": config.stop.grace_steps,
-        "stop.sigmas": config.stop.sigmas,
-        "stop.margin": config.stop.margin,
-        "llm.retries": config.llm.retries,
-        "llm.usd": config.llm.usd,
-        **{f"search.{name}": value for name, value in to_json(config.search).items() if name != "backup"},
-    }
-    for name, value in not_negative.items():
-        if not value >= 0 or value == float("inf"):
-            raise UsageError(f"{name} = {value:g}: must be a finite number, 0 or above")
-    if config.optimizer != "reset":
-        raise UsageError("optimizer = 'keep': phases start with a fresh optimizer; valid: reset")
-    _within_space(config)
-    _llm_is_sound(config)
-    return config
-
-
-def _llm_is_sound(config: RunConfig) -> None:
-    llm = config.llm
-    if llm.base_url and not llm.base_url.startswith(("http://", "https://")):
-        raise UsageError(
-            f"llm.base_url = {llm.base_url!r}: an endpoint begins with http:// or https://, and ends in /v1"
-        )
-    if "@" in llm.base_url.partition("://")[2].partition("/")[0]:
-        raise UsageError("llm.base_url: holds credentials, which would be stored; put the key into OPENAI_API_KEY")
-    if llm.usd and llm.model and llm.model not in llm.prices:
-        raise UsageError(
-            f"llm.usd = {llm.usd:g}: a ceiling needs the price of {llm.model or 'a model'}: "
-            f'[llm.prices."{llm.model}"] with prompt_usd and completion_usd per million tokens'
-        )
-    if config.prompts and not Path(config.prompts).is_dir():
-        raise UsageError(f"prompts {config.prompts!r}: no such folder")
-
-
-def _within_space(config: RunConfig) -> None:
-    flat = config.hyper.flat()
-    known = {p.name: p for p in (nano_space() if config.model == "nano" else llm_space()).parameters}
-    for parameter in {**known, **{p.name: p for p in config.space.parameters}}.values():
-        value = flat[parameter.name]
-        if not parameter.holds(value):
-            bounds = parameter.choices or f"[{parameter.low:g}, {parameter.high:g}]"
-            raise UsageError(f"hyper.{parameter.name} = {value!r}: outside the search space {bounds}")
-
-
 def _read_toml(file: Path) -> dict[str, Any]:
+    if file.exists() and not file.is_file():
+        raise UsageError(f"{file}: {'a folder' if file.is_dir() else 'a device or pipe'}, not a settings file")
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{file}: not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{file}: not valid TOML: {error}") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{file}: not valid TOML: {str(error)[:200]}") from None
 
 
 def _refuse_unknown(kind: Any, given: Mapping[str, Any], where: str) -> None:
@@ -150,7 +84,7 @@ def _refuse_unknown(kind: Any, given: Mapping[str, Any], where: str) -> None:
     known = {f.name: f for f in dataclasses.fields(kind) if f.name not in RESERVED}
     for key, value in given.items():
         if key not in known:
-            raise UsageError(f"{where}: unknown key {key!r}: {did_you_mean(key, known)}")
+            raise UsageError(f"{where}: unknown key {key[:60]!r}: {did_you_mean(key[:60], known)}")
         default = known[key].default_factory
         nested = default if isinstance(default, type) and dataclasses.is_dataclass(default) else None
         if nested and not isinstance(value, dict):
@@ -164,6 +98,8 @@ def _space(space: SearchSpace, given: Any, where: str) -> SearchSpace:
     if not isinstance(given, dict):
         raise UsageError(f"{where}: space must be a table [space]")
     frozen = given.get("frozen", [])
+    if not isinstance(frozen, list) or not all(isinstance(name, str) for name in frozen):
+        raise UsageError(f"{where} [space]: frozen must be a list of hyperparameter names")
     for name in [*frozen, *(k for k in given if k != "frozen")]:
         if name not in space.names:
             raise UsageError(
@@ -186,8 +122,7 @@ def _bounded(parameter: Parameter, given: Any, where: str) -> Parameter:
         changed = from_json(Parameter, {**to_json(parameter), **given}, where)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if changed.low > changed.high or (changed.kind == "log" and changed.low <= 0) or changed.multiple_of < 1:
-        raise UsageError(f"{where}: low {changed.low:g} and high {changed.high:g} are no range")
+    check_range(parameter, changed, where)
     return changed
 
 

@@ -30,6 +30,9 @@ from llmzero.trainers.hub import HUB_ID
 
 RowsOf = Callable[[NodeId], Sequence[MetricRow]]
 
+MAX_NAME = 1000
+"""Characters of a path or name."""
+
 GROUPS = ("tasks", "trainers", "executors", "proposers", "stoppers", "exporters")
 
 
@@ -46,7 +49,7 @@ def names(group: str) -> list[str]:
 def _factory(group: str, name: str) -> Callable[..., Any]:
     points = _entry_points(group)
     if name not in points:
-        raise UsageError(f"unknown {group[:-1]} {name!r}: {did_you_mean(name, points)}")
+        raise UsageError(f"unknown {group[:-1]} {name[:60]!r}: {did_you_mean(name[:60], points)}")
     return cast(Callable[..., Any], points[name].load())
 
 
@@ -171,6 +174,8 @@ def resolve_model(model: str, task: str) -> str:
 
         return str(nano_path(task))
     folder = Path(model)
+    if len(model) > MAX_NAME or not model.isprintable():
+        raise UsageError("model: neither nano, nor a folder, nor a Hugging Face id (owner/name)")
     if folder.is_dir():
         if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
             raise UsageError(f"model {model}: the folder needs a config.json and *.safetensors weights")

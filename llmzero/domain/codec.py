@@ -15,6 +15,9 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 T = TypeVar("T")
 
+LARGEST = 10**300
+"""Whole numbers beyond it overflow where they are used; nothing here is that large."""
+
 
 def to_json(value: Any) -> Any:
     """Plain JSON values (dict, list, str, int, float, bool, None) for a tree of dataclasses."""
@@ -79,7 +82,7 @@ def _decode_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
             return _decode(kind, value, where)
         except ValueError:
             continue
-    raise ValueError(f"{where}: {value!r} fits none of {kinds}")
+    raise ValueError(f"{where}: {_short(value)} fits none of {kinds}")
 
 
 def _decode_tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
@@ -92,12 +95,20 @@ def _decode_tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, 
 
 def _decode_scalar(kind: type, value: Any, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return float(_expect(abs(value) < LARGEST, value, "a number below 1e300", where))
+    if kind is int and isinstance(value, int):
+        _expect(abs(value) < LARGEST, value, "a number below 1e300", where)
     fits = isinstance(value, kind) and not (kind in (int, float) and isinstance(value, bool))
     return _expect(fits, value, kind.__name__, where)
 
 
 def _expect(holds: bool, value: Any, what: str, where: str) -> Any:
     if not holds:
-        raise ValueError(f"{where}: expected {what}, got {value!r}")
+        raise ValueError(f"{where}: expected {what}, got {_short(value)}")
     return value
+
+
+def _short(value: Any) -> str:
+    """A bad value as it may stand in a message."""
+    text = "a huge number" if isinstance(value, int) and abs(value) >= LARGEST else repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
@@ -71,6 +72,9 @@ class RunFinished:
 
 
 Event = RunStarted | PhaseProposed | StopDecided | PhaseFinished | CheckpointLost | TestScored | RunFinished
+
+NODE_ID = re.compile(r"n(0|[1-9]\d{0,8})", flags=re.ASCII)
+"""Node ids are names of folders, so a journal may hold no others."""
 
 EVENTS: dict[str, type[Event]] = {
     kind.__name__: kind
@@ -166,5 +170,8 @@ def event_from_json(line: Mapping[str, Any]) -> Event:
     rest = dict(line)
     name = rest.pop("event", None)
     if name not in EVENTS:
-        raise ValueError(f"unknown event {name!r}")
-    return from_json(EVENTS[name], rest)
+        raise ValueError(f"unknown event {str(name)[:60]!r}")
+    event = from_json(EVENTS[name], rest)
+    if isinstance(event, PhaseProposed) and not NODE_ID.fullmatch(event.phase.id):
+        raise ValueError(f"{event.phase.id[:60]!r} is no node id (n0, n1, ...)")
+    return event

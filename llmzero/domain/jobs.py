@@ -22,7 +22,7 @@ EXIT_CANNOT_WRITE = 74
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights to load: a folder or hub id, and the SHA-256 its safetensors files must have ("" = unchecked)."""
+    """Weights to load: a folder or hub id, and the SHA-256 its files must have ("" = unchecked)."""
 
     path: str
     digest: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant"]
@@ -36,10 +36,6 @@ class ChatMessage:
 
     role: Role
     parts: tuple[Text | Image, ...]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(p.text for p in self.parts if isinstance(p, Text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +78,7 @@ class Usage:
     completion_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-        )
+        return Usage(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(Usage)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,7 +143,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Weights on disk: `path` relative to the run folder, `digest` the SHA-256 of its safetensors files."""
+    """Weights on disk: `path` relative to the run folder, `digest` the SHA-256 of its model files."""
 
     path: str
     digest: str

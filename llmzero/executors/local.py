@@ -140,6 +140,7 @@ class LocalExecutor:
         """Start the fork server; returns at once, the imports go on beside. Harmless when it runs already."""
         self._context.set_forkserver_preload(self._preload)
         try:
+            resource_tracker.ensure_running()  # starting it unblocks SIGINT, so not inside
             with _interrupts_blocked(), _environment(self._environment):
                 forkserver.ensure_running()
         except OSError as error:

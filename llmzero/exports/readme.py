@@ -56,7 +56,8 @@ def readme(doc: ScheduleDoc) -> str:
 
 def code(text: str) -> str:
     """Text of a user as inline code, safe in a Markdown table."""
-    plain = " ".join(text.split()).replace("`", "'").replace("|", "/")
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    plain = " ".join(printable.split()).replace("`", "'").replace("|", "/")
     return f"`{plain}`" if plain else "(none)"
 
 

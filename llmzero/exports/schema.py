@@ -54,7 +54,9 @@ class Provenance:
     task: str = said("task name, or the folder of a task of one's own")
     data: str = said("data source of the task: mini (offline generator) or hub (the real data set)")
     model: str = said("base model: nano (embedded), a Hugging Face id, or a folder")
-    base_digest: str = said("SHA-256 of the base model's safetensors files; empty when not recorded", "")
+    base_digest: str = said(
+        "SHA-256 of the base model's files (weights, configuration, tokenizer); empty when not recorded", ""
+    )
     trainer: str = said("trainer that ran the search")
     seed: int = said("run seed; data and stage seeds are hashed from it")
     versions: Mapping[str, str] = said("library versions of the search")

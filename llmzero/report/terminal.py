@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -51,6 +52,11 @@ class TerminalView:
         self.close()
 
     def changed(self, tree: Tree, live: Rows) -> None:
+        """Show what is new; a display that went away (a closed pipe, a full disk) never ends a search."""
+        with suppress(OSError, ValueError):
+            self._show(tree, live)
+
+    def _show(self, tree: Tree, live: Rows) -> None:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             if tree is not self._seen or self._clock() - self._drawn_s >= REDRAW_S:
                 self._draw(tree, live)
@@ -63,7 +69,8 @@ class TerminalView:
     def close(self) -> None:
         """End the live display, leaving its last frame."""
         if self._live:
-            self._live.stop()
+            with suppress(OSError, ValueError):
+                self._live.stop()
             self._live = None
 
     def _draw(self, tree: Tree, live: Rows) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 from llmzero.domain.types import ROOT, Node
 
+HUGE = 1e300
+"""Differences of larger numbers overflow; no measured value comes near."""
 _BARS = "▁▂▃▄▅▆▇█"
 _JOINERS = "\u200c\u200d"
 
@@ -61,7 +63,7 @@ def change_text(changes: Iterable[tuple[str, Any, Any]]) -> str:
 
 def sparkline(values: Sequence[float], width: int = 10) -> str:
     """Block characters from the lowest to the highest value, resampled to at most `width` of them."""
-    finite = [v for v in values if math.isfinite(v)]
+    finite = [v for v in values if v is not None and abs(v) < HUGE]
     if not finite:
         return ""
     count = min(width, len(finite))
@@ -70,8 +72,10 @@ def sparkline(values: Sequence[float], width: int = 10) -> str:
     return "".join(_BARS[round((v - low) / span * (len(_BARS) - 1)) if span else 0] for v in picked)
 
 
-def duration(seconds: float) -> str:
-    """`41 s`, `3 min 20 s`, `2 h 05 min`"""
+def duration(seconds: float | None) -> str:
+    """`41 s`, `3 min 20 s`, `2 h 05 min`; a dash for what is no time"""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
     whole = round(max(0.0, seconds))
     if whole < 60:
         return f"{whole} s"
@@ -101,3 +105,8 @@ def why(node: Node, changes: Iterable[tuple[str, Any, Any]]) -> str:
     """The named pathology and what is changed against the parent, on one line."""
     name = spoken(node.proposal.pathology)
     return f"{name}: {changed_text(node, changes)}" if name else changed_text(node, changes)
+
+
+def printable(text: str) -> str:
+    """A path as it may be printed: a folder's name can hold anything."""
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -68,8 +68,9 @@ def search(parts: Parts) -> Tree:
 def _take_up(parts: Parts, tree: Tree) -> None:
     """Attach to phases an earlier controller started; start again those that left nothing to keep."""
     for node in running(tree):
+        result = parts.store.result(node.id)  # first: a damaged one is set aside by this, and then missing
         state = parts.executor.attach(parts.store.folder(node.id))
-        if state.state in ("dead", "absent") or says_nothing(node.id, parts.store.result(node.id)):
+        if state.state in ("dead", "absent") or says_nothing(node.id, result):
             _submit(parts, tree, node.phase)
 
 

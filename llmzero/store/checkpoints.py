@@ -14,9 +14,13 @@ from llmzero.domain.types import Status
 from llmzero.store.atomic import TEMPORARY, disk_error
 from llmzero.store.layout import JobPaths, RunPaths
 
+MODEL_FILES = (".safetensors", ".json", ".jinja", ".txt", ".model")
+"""What a model is loaded from; a README or a training log beside it makes no difference."""
+
 
 def weights_digest(folder: Path) -> str:
-    """SHA-256 over the names and contents of the folder's safetensors files, or of all its files where it has none.
+    """SHA-256 over the names and contents of a model's files (weights, configuration, tokenizer), or of all files where
+    there are no weights among them.
 
     Files that did not change since an earlier call in this process are not read again.
     """
@@ -42,7 +46,9 @@ def verify(folder: Path, digest: str) -> str:
 
 def _weight_files(folder: Path) -> list[Path]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [path for path in files if path.suffix == ".safetensors"] or files
+    if not any(path.suffix == ".safetensors" for path in files):
+        return files
+    return [path for path in files if path.suffix in MODEL_FILES]
 
 
 def _stamp(folder: Path, path: Path) -> tuple[str, int, int]:

@@ -49,7 +49,7 @@ def _decode(path: Path, number: int, line: bytes) -> Event:
             raise ValueError("not a JSON object")
         _refuse_newer(path, value)
         return event_from_json(value)
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise StateError(f"{path}:{number}: {error}; put a copy of the journal back, or remove the run") from error
 
 
@@ -123,6 +123,7 @@ class Journal:
     def append(self, event: Event) -> None:
         """Add one event, on disk when this returns; StateError, with the file as before, when the disk refuses."""
         line = json.dumps(event_to_json(event)).encode() + b"\n"
+        self._check(line)
         try:
             self._cut_tail()
             written = os.write(self._file, line)
@@ -136,6 +137,17 @@ class Journal:
             raise disk_error(error, "writing", self.path) from error
         self._end += len(line)
         self._events.append(event)
+
+    def _check(self, line: bytes) -> None:
+        """Never write what could not be read again, or into a file nobody would find."""
+        _decode(self.path, len(self._events) + 1, line)
+        mine = os.fstat(self._file)
+        try:
+            found = self.path.stat()
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
+            raise StateError(f"{self.path} was moved or removed while the run was going on: put it back, then resume")
 
     def close(self) -> None:
         """Free the run for other processes; more than once is harmless."""

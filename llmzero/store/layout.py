@@ -50,8 +50,10 @@ def find_run(out: Path, name: str) -> Path:
 
     Raises UsageError, with the near names, when there is none or more than one.
     """
-    path = Path(name)
-    if path.name and RunPaths(path).journal.is_file():
+    if not name.strip():
+        raise UsageError("RUN is empty: give a run's name, a unique start of one, a folder, or 'latest'")
+    path, name = Path(name), name[:200]
+    if path.name and _is_run(path):
         return path
     runs = _runs(out)
     if not runs:
@@ -75,9 +77,19 @@ def list_runs(out: Path) -> list[Path]:
 
 def _runs(out: Path) -> dict[str, Path]:
     """Folders with a journal, by name."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is no folder: give the folder of runs with --out DIR")
     if not out.is_dir():
         return {}
-    return {run.name: run for run in sorted(out.iterdir()) if RunPaths(run).journal.is_file()}
+    return {run.name: run for run in sorted(out.iterdir()) if _is_run(run)}
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a folder holds a journal; a name no file system takes is none."""
+    try:
+        return RunPaths(folder).journal.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)

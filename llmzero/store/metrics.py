@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from llmzero.domain.codec import from_json, to_json
@@ -18,6 +19,19 @@ HEAD_BYTES = 256
 def read_rows(path: Path) -> tuple[MetricRow, ...]:
     """Every whole row; none where the file is missing."""
     return MetricsReader(path).read()
+
+
+def readable_rows(path: Path) -> tuple[MetricRow, ...]:
+    """The rows that can be read: what a page shows of a file somebody damaged."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return ()
+    rows: list[MetricRow] = []
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            rows.append(from_json(MetricRow, json.loads(line)))
+    return tuple(rows)
 
 
 def append_row(path: Path, row: MetricRow) -> None:
@@ -80,5 +94,5 @@ class MetricsReader:
     def _decode(self, number: int, line: bytes) -> MetricRow:
         try:
             return from_json(MetricRow, json.loads(line))
-        except ValueError as error:
-            raise StateError(f"{self.path}:{number}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise StateError(f"{self.path}:{number}: {error}; remove the line to go on without it") from error

@@ -68,13 +68,18 @@ class RunFolder:
         except OSError as error:
             raise disk_error(error, "preparing", folder) from error
         self._readers.pop(name, None)
-        earlier = read_json(Job, job_paths.spec).attempt if job_paths.spec.is_file() else 0
-        write_json(job_paths.spec, replace(job, attempt=earlier + 1))
+        write_json(job_paths.spec, replace(job, attempt=_attempts(job_paths.spec) + 1))
         return folder
 
     def result(self, name: str) -> PhaseResult | None:
         path = JobPaths(self.folder(name)).result
-        return read_json(PhaseResult, path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        try:
+            return read_json(PhaseResult, path)
+        except StateError:  # results are written whole: this is damage done later
+            path.replace(path.with_name(f"{path.name}.damaged"))
+            return None
 
     def rows(self, name: str) -> Sequence[MetricRow]:
         if name not in self._readers:
@@ -96,3 +101,11 @@ class RunFolder:
         if not path.is_relative_to(self._paths.root):
             raise StateError(f"checkpoint {checkpoint.path!r} lies outside the run {self._paths.root}; not loaded")
         return path
+
+
+def _attempts(spec: Path) -> int:
+    """How often a job was ordered; 0 where its order cannot be read, since it is about to be written anew."""
+    try:
+        return read_json(Job, spec).attempt if spec.is_file() else 0
+    except StateError:
+        return 0

@@ -33,7 +33,9 @@ from llmzero.ports import Task
 
 FILE = "sim.json"
 FAULTS = ("nan", "oom", "error", "die", "hang")
-OPTIONS = ("sim_step_s", "sim_fault", "sim_fault_step", "sim_fault_phase", "sim_fault_attempts")
+NUMBERS = ("sim_step_s", "sim_fault_step", "sim_fault_attempts")
+OPTIONS = (*NUMBERS, "sim_fault", "sim_fault_phase")
+MOST = 1_000_000
 GOOD_RATE = 1e-4
 ALL_ITEMS = 200
 """How many validation items `items = 0` stands for: the task's own are never read."""
@@ -147,6 +149,7 @@ class SimTrainer:
         for name in config.options:
             if name not in OPTIONS:
                 raise UsageError(f"options: unknown option {name!r} of the sim trainer: {did_you_mean(name, OPTIONS)}")
+            _refuse_value(name, config.options[name])
         if config.hyper.extra:
             raise UsageError(f"the sim trainer has no further field such as {next(iter(config.hyper.extra))!r}")
 
@@ -280,6 +283,14 @@ def _number(job: Job, name: str, default: float) -> float:
         return float(given)
     except ValueError:
         raise PhaseError("bad_config", f"option {name}={given!r} is not a number") from None
+
+
+def _refuse_value(name: str, value: str) -> None:
+    """UsageError on a value that an option cannot take."""
+    if name == "sim_fault" and value not in FAULTS:
+        raise UsageError(f"options.sim_fault = {value!r}: {did_you_mean(value, FAULTS)}")
+    if name in NUMBERS and not (value.replace(".", "", 1).isdecimal() and float(value) <= MOST):
+        raise UsageError(f"options.{name} = {value!r}: must be a number from 0 to {MOST}")
 
 
 def _fault(job: Job, step: int) -> None:

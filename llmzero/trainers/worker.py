@@ -98,31 +98,34 @@ class _Alive:
 
 def _log_to(path: Path) -> None:
     """Send everything this process prints to the log, tracebacks of crashes and of SIGUSR1 (a hang) included."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError):
+            stream.flush()
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.close(handle)
     faulthandler.enable(2)
     faulthandler.register(signal.SIGUSR1, 2, all_threads=True)
-    print(f"\n--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, process {os.getpid()}", flush=True)
+    with contextlib.suppress(OSError):
+        print(f"\n--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC, process {os.getpid()}", flush=True)
 
 
 def _guarded(run: _Run) -> PhaseResult:
     try:
         return _run(run)
     except Exception as error:  # noqa: BLE001 (one of the two mains)
-        traceback.print_exc()
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
         kind, message = _failure(error)
         return _failed(run, kind, f"{message} (see {_inside_run(run.paths)}/{run.paths.log.name})")
 
 
 def _run(run: _Run) -> PhaseResult:
     job = _read_job(run.paths)
-    print(
-        f"attempt {job.attempt}: {job.kind} {job.phase.id}, {job.phase.steps} steps from {job.start.path}", flush=True
-    )
+    with contextlib.suppress(OSError):  # a full disk is found out where it matters
+        what = f"{job.kind} {job.phase.id}, {job.phase.steps} steps from {job.start.path}"
+        print(f"attempt {job.attempt}: {what}", flush=True)
     _clear(run.paths)
     run.paths.heartbeat.touch()
     _set_threads(job)
@@ -260,9 +263,9 @@ def _leave(paths: JobPaths, result: PhaseResult) -> None:
     """Write the result, last; when the disk refuses, give up the checkpoint for the sake of saying so."""
     if result.status is Status.FAILED:
         shutil.rmtree(paths.checkpoint, ignore_errors=True)
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
     try:
         sync_tree(paths.root)
         write_json(paths.result, result)

@@ -69,7 +69,11 @@ def test_a_name_that_is_a_prefix_of_another_means_itself(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("2026-11-30-chemcot-aaab", "did you mean 2026-11-30-chemcot-aaaa"), ("2026", "fits 2 runs"), ("", "fits 2 runs")],
+    [
+        ("2026-11-30-chemcot-aaab", "did you mean 2026-11-30-chemcot-aaaa"),
+        ("2026", "fits 2 runs"),
+        ("", "RUN is empty"),
+    ],
 )
 def test_a_run_that_is_not_clear_is_refused(tmp_path: Path, name: str, message: str) -> None:
     make_run(tmp_path, "2026-11-30-chemcot-aaaa")
@@ -122,7 +126,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(StateError, match=r"value\.json is damaged"):
         atomic.read_json(EvalPoint, path)
-    with pytest.raises(StateError, match=r"no such file while reading .*other\.json"):
+    with pytest.raises(StateError, match=r"no such file or folder while reading .*other\.json"):
         atomic.read_json(EvalPoint, tmp_path / "other.json")
 
 
@@ -188,12 +192,13 @@ def weights(folder: Path, **files: bytes) -> Path:
     return folder
 
 
-def test_the_digest_is_of_the_weights_alone(tmp_path: Path) -> None:
+def test_the_digest_is_of_what_a_model_is_loaded_from(tmp_path: Path) -> None:
     one = weights(tmp_path / "one", a_safetensors=b"12", b_safetensors=b"3", config_json=b"{}")
-    two = weights(tmp_path / "two", a_safetensors=b"12", b_safetensors=b"3", config_json=b"{ }")
+    two = weights(tmp_path / "two", a_safetensors=b"12", b_safetensors=b"3", config_json=b"{}", README_md=b"more")
+    other = weights(tmp_path / "other", a_safetensors=b"12", b_safetensors=b"3", config_json=b"{ }")
     moved = weights(tmp_path / "moved", a_safetensors=b"1", b_safetensors=b"23")
     assert checkpoints.weights_digest(one) == checkpoints.weights_digest(two)
-    assert checkpoints.weights_digest(one) != checkpoints.weights_digest(moved)
+    assert len({checkpoints.weights_digest(folder) for folder in (one, other, moved)}) == 3
 
 
 def test_without_safetensors_every_file_counts(tmp_path: Path) -> None:

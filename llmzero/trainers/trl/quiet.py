@@ -57,7 +57,9 @@ def named_failures() -> Iterator[None]:
         if any(sign in text for sign in _MEMORY_SIGNS):
             raise PhaseError("out_of_memory", _MEMORY_ADVICE) from error
         if any(sign in text for sign in _NAN_SIGNS):
-            raise PhaseError("nan", "logits are NaN or infinite while sampling: lower learning_rate") from error
+            raise PhaseError(
+                "nan", "logits are NaN or infinite while sampling: lower learning_rate, or check the start weights"
+            ) from error
         raise
 
 
