@@ -21,6 +21,7 @@ from llmzero import reading, wiring
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import StateError
 from llmzero.domain.events import RunStarted, Tree, fold
+from llmzero.domain.jobs import JobPaths
 from llmzero.domain.strategy import best_node
 from llmzero.domain.types import ROOT
 from llmzero.report import view
@@ -154,6 +155,8 @@ def _dry_run(args: argparse.Namespace, config: RunConfig) -> int:
 def _past_phase_s(args: argparse.Namespace, config: RunConfig) -> tuple[str, float] | None:
     """Seconds per step of an earlier run of the same task and model under --out, and its name."""
     for root in reversed(list_runs(args.out)):
+        if not JobPaths(RunPaths(root).phase_dir(ROOT)).spec.is_file():
+            continue  # copied here without its jobs: its times are another machine's
         with contextlib.suppress(StateError):
             tree = fold(read_journal(RunPaths(root).journal))
             same = (tree.config.task, tree.config.model, tree.config.trainer)
