@@ -46,7 +46,7 @@ ENTROPY_RISE = 0.1
 ENTROPY_TOP = 1.0
 """Nats; documented: a rise is fine "as long as it is < 1" (rllm issue 116)."""
 ENTROPY_STILL = 0.1
-"""Share of the first value; less movement counts as unchanged."""
+"""Share of the level; less movement counts as unchanged."""
 LENGTH_COLLAPSED = 0.5
 """Window mean over first value of the mean completion length."""
 TRUNCATED = 0.1
@@ -87,7 +87,7 @@ def kl_spike(ev: Evidence) -> Lines:
     if kl is None:
         return ()
     grown = kl.window_mean > KL_GROWTH * max(kl.first, KL_TINY)
-    spiky = kl.spikes >= 2 and kl.high > KL_HIGH
+    spiky = kl.spikes >= 2 and kl.window_mean > KL_HIGH
     high = kl.window_mean > KL_HIGH and grown and not rising(ev, at_least=REWARD_FLAT)
     if not (kl.window_mean > KL_RUNAWAY or high or spiky):
         return ()
@@ -98,8 +98,11 @@ def kl_spike(ev: Evidence) -> Lines:
 
 def gradient_spikes(ev: Evidence) -> Lines:
     grad = read(ev, "grad_norm")
+    dead = read(ev, "zero_std_share")
     if grad is None or grad.spikes < max(GRAD_SPIKES, GRAD_SPIKE_SHARE * grad.count):
         return ()
+    if dead is not None and dead.mean >= ZERO_ADVANTAGE:
+        return ()  # steps without any advantage have no gradient: the living ones only look like spikes
     return (
         f"grad_norm {_steps(grad.spikes)} of spikes in {grad.count}, highest {grad.high:.3g}, mean {grad.mean:.3g}",
     )
@@ -224,9 +227,10 @@ def _stuck(ev: Evidence) -> Lines:
     still and the entropy be the base's: late in a good path it may just as well be finished.
     """
     change, entropy, kl, base = rise(ev, "reward"), read(ev, "entropy"), read(ev, "kl"), base_entropy(ev)
-    if change is None or entropy is None or base is None or not _still(entropy.window_mean, entropy.first):
+    drift = rise(ev, "entropy")  # fitted: single steps are noise
+    if change is None or entropy is None or base is None or drift is None or not _still(drift, entropy.mean):
         return ()
-    if kl is None and (abs(change) >= REWARD_FLAT or gained(ev) or not _still(entropy.window_mean, base)):
+    if kl is None and (abs(change) >= REWARD_FLAT or gained(ev) or not _still(entropy.window_mean - base, base)):
         return ()
     if kl is not None and (kl.window_mean > KL_TINY or not -REWARD_FLAT < change < REWARD_CLIMBS):
         return ()
@@ -234,8 +238,8 @@ def _stuck(ev: Evidence) -> Lines:
     return (*_reward(ev), _from_to("entropy", entropy.first, entropy.window_mean, "nats"), *anchor)
 
 
-def _still(now: float, before: float) -> bool:
-    return abs(now - before) <= ENTROPY_STILL * abs(before)
+def _still(change: float, level: float) -> bool:
+    return abs(change) <= ENTROPY_STILL * abs(level)
 
 
 def _dead_groups(ev: Evidence) -> Lines:
