@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from llmzero.agents.cards import Card, cards_text
 from llmzero.agents.evidence import Evidence, gain, noise, why_not
@@ -25,8 +25,14 @@ from llmzero.domain.types import ROOT, Node, PhaseResult, Scalar
 
 MAX_STAGES = 8
 """Stages shown of a path; the middle of a longer one is left out and counted."""
+MAX_BEST = 4
+"""Stages shown of the best strategy, those of the parent's own path not counted."""
 MAX_SIBLINGS = 6
+MAX_CHANGES = 5
+"""Changes shown of a stage; more are counted."""
 MAX_LINE = 400
+MAX_VALUES = 40
+"""Present values shown: every hyperparameter of ours, and the latest of the trainer's own fields that were set."""
 COLUMNS = {
     "first": "first",
     "last": "last",
@@ -38,6 +44,9 @@ COLUMNS = {
 }
 MAX_TASK = 2000
 """Characters of the task's own description."""
+
+Show = Literal["both", "plots", "text"]
+"""What a proposer sees of the parent's training; one of the two alone only where they are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,22 +114,25 @@ def fenced(text: str, limit: int = MAX_LINE) -> str:
 # --- the proposer's question
 
 
-def proposer_messages(briefing: Briefing, ev: Evidence, pictures: Sequence[Image]) -> tuple[ChatMessage, ...]:
+def proposer_messages(
+    briefing: Briefing, ev: Evidence, pictures: Sequence[Image], *, show: Show = "both"
+) -> tuple[ChatMessage, ...]:
     """The whole conversation of a first try."""
-    return (briefing.system("proposer"), ChatMessage("user", (Text(situation(ev)), *pictures)))
+    shown = () if show == "text" else tuple(pictures)
+    return (briefing.system("proposer"), ChatMessage("user", (Text(situation(ev, tables=show != "plots")), *shown)))
 
 
-def situation(ev: Evidence) -> str:
-    """The tree as far as it matters for the node's next child."""
-    tree, best = ev.tree, best_node(ev.tree)
+def situation(ev: Evidence, *, tables: bool = True) -> str:
+    """The tree as far as it matters for the node's next child; the parent's metrics in numbers only with `tables`."""
+    tree = ev.tree
     blocks = [
         f"# The parent: {ev.node.id}",
         f"Budget: {_left(tree)} of {tree.config.nodes} phases left, {tree.config.steps} steps each.",
-        _path_block("Path from the base to the parent", tree, ev.node),
+        _path_block(tree, ev.node),
         _parameters_block(ev),
-        metrics_block(ev.result, ev),
+        metrics_block(ev.result, ev) if tables else "",
         _siblings_block(ev),
-        "" if best is None or best.id == ev.node.id else _path_block("Best strategy so far", tree, best),
+        _best_block(tree, ev.node, best_node(tree)),
         f"Propose the phase that starts from {'the base model' if ev.node.id == ROOT else ev.node.id}.",
     ]
     return "\n\n".join(block for block in blocks if block)
@@ -130,13 +142,29 @@ def _left(tree: Tree) -> int:
     return max(0, tree.config.nodes - sum(n != ROOT for n in tree.nodes))
 
 
-def _path_block(title: str, tree: Tree, node: Node) -> str:
-    path = path_to(tree, node.id)
-    lines = [_stage_line(tree, each) for each in path]
-    if len(lines) > MAX_STAGES:
-        left_out = f"- ... {len(lines) - MAX_STAGES} stages left out ..."
-        lines = [*lines[:2], left_out, *lines[-(MAX_STAGES - 2) :]]
-    return f"## {title} ({total_steps(tree, node.id)} steps)\n" + "\n".join(lines)
+def _path_block(tree: Tree, node: Node) -> str:
+    lines = [_stage_line(tree, each) for each in path_to(tree, node.id)]
+    return f"## Path from the base to the parent ({total_steps(tree, node.id)} steps)\n" + _cut(lines, MAX_STAGES)
+
+
+def _best_block(tree: Tree, node: Node, best: Node | None) -> str:
+    """The best strategy from where it leaves the parent's path on; "" where the path ends in it."""
+    if best is None or best.id == node.id:
+        return ""
+    own = {each.id for each in path_to(tree, node.id)}
+    path = path_to(tree, best.id)
+    shared = [each for each in path if each.id in own]
+    lines = [_stage_line(tree, each) for each in path[len(shared) :]]
+    head = f"## Best strategy so far: {best.id}, score {score_words(best)} ({total_steps(tree, best.id)} steps)\n"
+    return head + "\n".join(filter(None, [f"- the path above up to {shared[-1].id}", _cut(lines, MAX_BEST)]))
+
+
+def _cut(lines: Sequence[str], limit: int) -> str:
+    """The lines; the middle of more than `limit` is left out and counted."""
+    if len(lines) <= limit:
+        return "\n".join(lines)
+    left_out = f"- ... {len(lines) - limit} stages left out ..."
+    return "\n".join([*lines[:2], left_out, *lines[-(limit - 2) :]])
 
 
 def _stage_line(tree: Tree, node: Node) -> str:
@@ -159,8 +187,10 @@ def _effect(tree: Tree, node: Node) -> str:
     return f", {node.score - before:+.3f} against its parent" if node.score is not None and before is not None else ""
 
 
-def change_words(changes: Sequence[tuple[str, Scalar, Scalar]], limit: int = 10) -> str:
-    shown = ", ".join(f"{name} {value_words(old)} -> {value_words(new)}" for name, old, new in changes[:limit])
+def change_words(changes: Sequence[tuple[str, Scalar, Scalar]], limit: int = MAX_CHANGES) -> str:
+    shown = ", ".join(
+        f"{fenced(name, 60)} {value_words(old)} -> {value_words(new)}" for name, old, new in changes[:limit]
+    )
     more = f" and {len(changes) - limit} more" if len(changes) > limit else ""
     return (shown or "nothing changed") + more
 
@@ -170,8 +200,11 @@ def value_words(value: Any) -> str:
 
 
 def _parameters_block(ev: Evidence) -> str:
-    flat = ev.hyper.flat()
-    lines = [f"- {name}: {value_words(value)}" for name, value in flat.items()]
+    lines = [f"- {fenced(name, 60)}: {value_words(value)}" for name, value in ev.hyper.flat().items()]
+    if len(lines) > MAX_VALUES:
+        own = len(lines) - len(ev.hyper.extra)
+        left_out = len(lines) - MAX_VALUES
+        lines = [*lines[:own], f"- ... {left_out} further fields left out ...", *lines[own + left_out :]]
     other = [] if ev.node.id == ROOT else [f"- steps: {ev.node.phase.steps}", f"- kl_anchor: {ev.node.phase.kl_anchor}"]
     return "## Present values\n" + "\n".join([*lines, *other])
 
@@ -185,7 +218,7 @@ def metrics_block(result: PhaseResult, ev: Evidence) -> str:
     for name in METRICS:
         summary = result.summaries.get(name)
         if summary is None:
-            rows.append(f"| {name} | absent: {why_not(ev, name) or 'not reported'} |")
+            rows.append(f"| {name} | absent: {fenced(why_not(ev, name) or 'not reported', 120)} |")
             continue
         cells = " | ".join(f"{getattr(summary, column):.3g}" for column in COLUMNS)
         rows.append(f"| {name} | {cells} | {summary.spikes} |")

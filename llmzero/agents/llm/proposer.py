@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from llmzero.agents.evidence import Evidence, evidence_of
-from llmzero.agents.llm.prompt import Briefing, fenced, proposer_messages
+from llmzero.agents.llm.prompt import Briefing, Show, fenced, proposer_messages
 from llmzero.agents.llm.replies import ExtraCheck, Misfit, parse_proposal, proposal_schema
 from llmzero.agents.playbook import PlaybookProposer
 from llmzero.agents.plots import path_png
@@ -20,6 +20,9 @@ from llmzero.ports import LLM
 REPAIRS = 2
 """Turns a model gets to mend a reply that cannot be used."""
 
+MAX_REPLY, MAX_REPAIR = 4000, 600
+"""Characters of a reply that is shown again, and at most of what is said about it."""
+
 RowsOf = Callable[[NodeId], Sequence[MetricRow]]
 
 
@@ -28,17 +31,27 @@ class LLMProposer:
 
     name = "llm"
 
-    def __init__(self, llm: LLM, briefing: Briefing, rows_of: RowsOf, *, check_extra: ExtraCheck, seed: int) -> None:
+    def __init__(
+        self,
+        llm: LLM,
+        briefing: Briefing,
+        rows_of: RowsOf,
+        *,
+        check_extra: ExtraCheck,
+        seed: int,
+        show: Show = "both",
+    ) -> None:
         self._llm = llm
         self._briefing = briefing
         self._rows_of = rows_of
         self._check_extra = check_extra
+        self._show: Show = show
         self._fallback = PlaybookProposer(seed)
 
     def propose(self, tree: Tree, parent: NodeId, space: SearchSpace) -> Proposal:
         """The model's proposal; the playbook's, with a note that says why, when no reply can be used."""
         ev = evidence_of(tree, parent, space)
-        messages = proposer_messages(self._briefing, ev, self._pictures(ev))
+        messages = proposer_messages(self._briefing, ev, self._pictures(ev), show=self._show)
         calls: list[str] = []
         notes: list[str] = []
         problem = ""
@@ -63,12 +76,13 @@ class LLMProposer:
         return replace(told, notes=(*told.notes, *notes, f"fallback: {problem}"), calls=tuple(calls))
 
     def _pictures(self, ev: Evidence) -> tuple[Image, ...]:
-        if ev.node.id == ROOT and not ev.node.children:
-            return ()  # nothing was trained yet
+        untrained = ev.node.id == ROOT and not ev.node.children
+        if untrained or self._briefing.config.llm.images == "off":
+            return ()
         return (Image(path_png(ev.tree, ev.node.id, self._rows_of), f"training of the path to {ev.node.id}"),)
 
 
 def repair_turn(text: str, misfit: Misfit) -> tuple[ChatMessage, ChatMessage]:
     """What follows a reply that cannot be used: the reply, and what is wrong with it."""
     asked = f"That reply cannot be used: {fenced(misfit.problem)}. Answer again, the whole JSON object."
-    return ChatMessage("assistant", (Text(text[:4000]),)), ChatMessage("user", (Text(asked),))
+    return ChatMessage("assistant", (Text(text[:MAX_REPLY]),)), ChatMessage("user", (Text(asked),))
