@@ -79,6 +79,7 @@ def within_limits(config: RunConfig) -> RunConfig:
         raise UsageError("optimizer = 'keep': phases start with a fresh optimizer; valid: reset")
     _within_space(config)
     _llm_is_sound(config)
+    _skill_is_sound(config)
     return config
 
 
@@ -115,6 +116,14 @@ def _llm_is_sound(config: RunConfig) -> None:
         )
     if config.prompts and not Path(config.prompts).is_dir():
         raise UsageError(f"prompts {config.prompts[:200]!r}: no such folder")
+
+
+def _skill_is_sound(config: RunConfig) -> None:
+    """The skill agent's conversation has one order, so it trains one phase at a time; its stopper is part of it."""
+    if config.agent == "skill" and config.workers > 1:
+        raise UsageError(f"workers = {config.workers}: --agent skill trains one phase at a time: give --workers 1")
+    if config.stopper == "skill" and config.agent != "skill":
+        raise UsageError("--stopper skill is the skill agent's own judgement: it needs --agent skill")
 
 
 def _within_space(config: RunConfig) -> None:

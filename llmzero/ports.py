@@ -12,7 +12,7 @@ from llmzero.domain.jobs import Job, JobState, Weights
 from llmzero.domain.llm import Reply, Request
 from llmzero.domain.series import MetricRow
 from llmzero.domain.space import SearchSpace
-from llmzero.domain.types import Checkpoint, EvalPoint, NodeId, PhaseResult, Proposal, Strategy, Verdict
+from llmzero.domain.types import Checkpoint, EvalPoint, NodeId, PhaseResult, Proposal, Selection, Strategy, Verdict
 
 
 @runtime_checkable
@@ -65,6 +65,20 @@ class Proposer(Protocol):
     def name(self) -> str: ...
 
     def propose(self, tree: Tree, parent: NodeId, space: SearchSpace) -> Proposal: ...
+
+
+@runtime_checkable
+class SelfDirected(Proposer, Protocol):
+    """A proposer that grows the tree itself, where others leave that to UCT. Pure functions of the tree, too.
+
+    Both are asked about the tree as the decision on the next phase may know it, `ended` first.
+    """
+
+    def ended(self, tree: Tree) -> str:
+        """Why no further phase should be trained, budget or not; empty to go on."""
+
+    def select(self, tree: Tree) -> Selection | None:
+        """Where the next phase starts; None leaves this one to UCT."""
 
 
 class EarlyStopper(Protocol):

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmzero.domain.codec import to_json
-from llmzero.domain.events import Event, PhaseFinished, PhaseProposed, StopDecided, Tree, apply, fold
+from llmzero.domain.events import Event, PhaseFinished, PhaseProposed, RunFinished, StopDecided, Tree, apply, fold
 from llmzero.domain.series import MetricRow
 from llmzero.domain.types import ROOT, NodeId
 from llmzero.ports import EarlyStopper, Proposer
+from llmzero.search.budget import end_reason
 from llmzero.search.horizon import known
 from llmzero.search.judging import first_stop
 from llmzero.search.phases import next_phase
-from llmzero.search.uct import select
+from llmzero.search.uct import selection_of
 
 RowsOf = Callable[[NodeId], Sequence[MetricRow]]
 
@@ -33,7 +34,7 @@ class Decision:
 
 
 def replay(events: Sequence[Event], proposer: Proposer, stopper: EarlyStopper, rows_of: RowsOf) -> Iterator[Decision]:
-    """The run's decisions in their order: select, propose, stop or let run."""
+    """The run's decisions in their order: select, propose, stop or let run, end."""
     tree: Tree | None = None
     for event in events:
         if tree is not None:
@@ -52,12 +53,15 @@ def _decisions(
     elif isinstance(event, PhaseFinished) and event.node != ROOT and tree.nodes[event.node].verdict is None:
         found = first_stop(tree, event.node, stopper, rows_of(event.node))
         yield Decision(kind="let run", node=event.node, difference=_differ(None, found, "verdict"))
+    elif isinstance(event, RunFinished):
+        reason = end_reason(tree, proposer)
+        yield Decision(kind="end", node=ROOT, difference=_differ(event.reason, reason, "reason"))
 
 
 def _expansion(tree: Tree, event: PhaseProposed, proposer: Proposer) -> Iterator[Decision]:
     node = event.phase.id
     seen = known(tree, len(tree.nodes))
-    selection = select(seen)
+    selection = selection_of(seen, proposer)
     yield Decision(kind="select", node=node, difference=_differ(event.selection, selection, "selection"))
     proposal = proposer.propose(seen, event.selection.parent, tree.config.space)
     phase, proposal = next_phase(tree, event.selection, proposal)

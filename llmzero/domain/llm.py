@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,33 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool a model calls, as part of its message: `arguments` is the JSON text it wrote."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+Part = Text | Image | ToolCall
+
+
+@dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of a conversation."""
+    """One message of a conversation. `answers` is the id of the tool call whose result a `tool` message is."""
 
     role: Role
-    parts: tuple[Text | Image, ...]
+    parts: tuple[Part, ...]
+    answers: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One call. `schema` is the JSON schema of the reply, `name` its name.
+    """One call. `schema` is the JSON schema of the reply, `name` its name; `tools` what the model may call instead,
+    each with name, description and parameters (a JSON schema).
 
-    `purpose` is propose, repair or judge; `about` the node it is about: the parent of a proposal, the phase judged.
+    `purpose` is propose, repair or judge; `about` the node it is about: the parent of a proposal, the phase judged (of
+    a skill agent: the phase decided on or judged).
     """
 
     purpose: str
@@ -50,22 +65,30 @@ class Request:
     messages: tuple[ChatMessage, ...]
     name: str = "reply"
     schema: Mapping[str, Any] = field(default_factory=dict)
+    tools: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def digest(self) -> str:
-        """What tells requests apart: every word, every picture, the schema. The key of a recorded call."""
+        """What tells requests apart: every word, every picture, the schema, the tools. The key of a recorded call."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:20]
 
     def as_json(self) -> dict[str, Any]:
         """The request as it is kept: pictures by their digest."""
-        messages = [{"role": m.role, "parts": [_part(p) for p in m.parts]} for m in self.messages]
-        about = {"purpose": self.purpose, "about": self.about}
-        return {**about, "messages": messages, "name": self.name, "schema": dict(self.schema)}
+        about = {"purpose": self.purpose, "about": self.about, "name": self.name, "schema": dict(self.schema)}
+        tools = {"tools": [dict(tool) for tool in self.tools]} if self.tools else {}
+        return {**about, "messages": [_message(m) for m in self.messages], **tools}
 
 
-def _part(part: Text | Image) -> dict[str, str]:
+def _message(message: ChatMessage) -> dict[str, Any]:
+    answers = {"answers": message.answers} if message.answers else {}
+    return {"role": message.role, "parts": [_part(p) for p in message.parts], **answers}
+
+
+def _part(part: Part) -> dict[str, str]:
     if isinstance(part, Image):
         return {"image": part.digest, "title": part.title}
+    if isinstance(part, ToolCall):
+        return {"call": part.name, "id": part.id, "arguments": part.arguments}
     return {"text": part.text}
 
 
@@ -83,17 +106,20 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A model's answer, or why there is none: `error` is empty for an answer.
+    """A model's answer, words or tool calls, or why there is none: `error` is empty for an answer.
 
-    `notes` say what had to be done without (pictures, response_format); `usage` adds up all `attempts`.
+    `notes` say what had to be done without (pictures, response_format); `usage` adds up all `attempts`, but for the
+    `lost` ones: sent, perhaps billed, and without a word on their tokens.
     """
 
     text: str = ""
+    calls: tuple[ToolCall, ...] = ()
     error: str = ""
     model: str = ""
     usage: Usage = field(default_factory=Usage)
     notes: tuple[str, ...] = ()
     attempts: int = 1
+    lost: int = 0
     latency_s: float = 0.0
 
 

@@ -207,10 +207,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which node is expanded and why: by UCT, or a forced fresh start from the base."""
+    """Which node is expanded and why: by UCT, a forced fresh start from the base, or the agent's own choice."""
 
     parent: NodeId
-    kind: Literal["base", "uct", "fresh"]
+    kind: Literal["base", "uct", "fresh", "agent"]
     reason: str
 
 

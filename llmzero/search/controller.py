@@ -9,28 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmzero.domain.errors import StateError, UsageError
-from llmzero.domain.events import (
-    CheckpointLost,
-    PhaseFinished,
-    PhaseProposed,
-    RunFinished,
-    StopDecided,
-    Tree,
-    fold,
-)
+from llmzero.domain.events import CheckpointLost, PhaseFinished, PhaseProposed, RunFinished, StopDecided, Tree, fold
 from llmzero.domain.jobs import JobState
 from llmzero.domain.series import MetricRow, eval_points
 from llmzero.domain.strategy import running
-from llmzero.domain.types import (
-    ROOT,
-    FailureKind,
-    NodeId,
-    Phase,
-    Proposal,
-    Selection,
-    Status,
-)
-from llmzero.search.budget import exhausted
+from llmzero.domain.types import ROOT, FailureKind, NodeId, Phase, Proposal, Selection, Status
+from llmzero.search.budget import end_reason
 from llmzero.search.held_out import read_test
 from llmzero.search.horizon import known, ready
 from llmzero.search.parts import POLL_S, Parts, again, check_base, emit, outcome, says_nothing, weights_of
@@ -42,7 +26,7 @@ from llmzero.search.phases import (
     stopped_result,
     train_job,
 )
-from llmzero.search.uct import select
+from llmzero.search.uct import selection_of
 
 
 def search(parts: Parts) -> Tree:
@@ -56,13 +40,13 @@ def search(parts: Parts) -> Tree:
         return tree
     _take_up(parts, tree)
     while True:
-        while _has_room(tree):
+        while _has_room(parts, tree):
             tree = _expand(parts, tree)
         if not running(tree):
             break
         tree = _watch(parts, tree)
     tree = read_test(parts, tree)
-    return emit(parts, tree, RunFinished(reason=exhausted(tree)))
+    return emit(parts, tree, RunFinished(reason=end_reason(tree, parts.proposer)))
 
 
 def _take_up(parts: Parts, tree: Tree) -> None:
@@ -74,12 +58,12 @@ def _take_up(parts: Parts, tree: Tree) -> None:
             _submit(parts, tree, node.phase)
 
 
-def _has_room(tree: Tree) -> bool:
+def _has_room(parts: Parts, tree: Tree) -> bool:
     if ROOT not in tree.nodes:
         return True
     if tree.nodes[ROOT].result is None:
         return False
-    return ready(tree) and not exhausted(tree)
+    return ready(tree) and not end_reason(tree, parts.proposer)
 
 
 def _expand(parts: Parts, tree: Tree) -> Tree:
@@ -88,7 +72,7 @@ def _expand(parts: Parts, tree: Tree) -> Tree:
     if ROOT not in tree.nodes:
         return _launch(parts, tree, base_phase(tree), BASE_SELECTION, BASE_PROPOSAL)
     seen = known(tree, len(tree.nodes))
-    selection = select(seen)
+    selection = selection_of(seen, parts.proposer)
     damage = parts.store.damage(weights_of(parts, tree, selection.parent))
     if damage:
         return emit(parts, tree, CheckpointLost(node=selection.parent, reason=damage))

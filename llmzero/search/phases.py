@@ -10,17 +10,7 @@ from llmzero.domain.jobs import Job, Weights
 from llmzero.domain.seeds import derive_seed
 from llmzero.domain.series import MetricRow, summarise
 from llmzero.domain.space import settle
-from llmzero.domain.types import (
-    ROOT,
-    Node,
-    NodeId,
-    Phase,
-    PhaseResult,
-    Proposal,
-    Selection,
-    Status,
-    Verdict,
-)
+from llmzero.domain.types import ROOT, Node, NodeId, Phase, PhaseResult, Proposal, Selection, Status, Verdict
 
 
 def base_phase(tree: Tree) -> Phase:

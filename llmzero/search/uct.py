@@ -11,8 +11,15 @@ import math
 from llmzero.domain.config import SearchConfig
 from llmzero.domain.events import Tree
 from llmzero.domain.types import ROOT, Node, NodeId, Selection
+from llmzero.ports import Proposer, SelfDirected
 from llmzero.search.fresh import fresh_start_reason
 from llmzero.search.value import backup, visits
+
+
+def selection_of(tree: Tree, proposer: Proposer) -> Selection:
+    """The node the next phase starts from: the proposer's own choice where it makes one, else the tree policy's."""
+    own = proposer.select(tree) if isinstance(proposer, SelfDirected) else None
+    return own or select(tree)
 
 
 def select(tree: Tree) -> Selection:
