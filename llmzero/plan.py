@@ -41,8 +41,10 @@ def make_plan(
     shape: Mapping[str, int | None],
     sizes: Mapping[Split, int],
     past: tuple[str, float] | None,
+    llm: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The plan as plain JSON. `past` is (run, seconds per step) of an earlier run of the same task and model."""
+    """The plan as plain JSON. `past` is (run, seconds per step) of an earlier run of the same task and model, `llm` the
+    forecast of the agents' model calls (None: they make none)."""
     step_s = past[1] if past else estimate_step_s(config.hyper, shape["parameters"])
     eval_s = 0.0 if past else estimate_eval_s(config, shape["parameters"], sizes.get("validation", 0))
     per_phase = None if step_s is None else config.steps * step_s + (eval_s or 0.0)
@@ -63,10 +65,9 @@ def make_plan(
             "phase_s": None if per_phase is None else round(per_phase, 1),
             "search_s": None if per_phase is None else round(per_phase * config.nodes / config.workers, 1),
             "memory_mb": _memory_mb(config, shape),
-            "basis": f"run {past[0]}"
-            if past
-            else "rule of thumb for two CPU cores, within a factor of 3; a GPU is much faster",
+            "basis": f"run {past[0]}" if past else RULE_OF_THUMB,
         },
+        "llm": None if llm is None else dict(llm),
     }
 
 
@@ -147,6 +148,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         f"  phases    KL anchor {plan['kl_anchor']}, checkpoint kept: {plan['keep']}, optimizer fresh",
         f"  expected  {_seconds(expected['phase_s'])} a phase, {_seconds(expected['search_s'])} the search "
         f"({expected['basis']}); memory {expected['memory_mb'] or '?'} MB a worker",
+        *_llm_lines(plan["llm"]),
         "  space",
     ]
     for row in plan["space"]:
@@ -157,6 +159,40 @@ def plan_text(plan: Mapping[str, Any]) -> str:
             f"    {row['name']:<22} {row['start']!s:<8} {bounds}" + ("  (log)" if row["kind"] == "log" else "")
         )
     return "\n".join(lines)
+
+
+def _llm_lines(llm: Mapping[str, Any] | None) -> list[str]:
+    """What the agents' model calls will take, or that there are none."""
+    if llm is None:
+        return ["  calls     none: no agent asks a language model"]
+    indent = " " * 12
+    lines = [f"  calls     {llm['model']} at {llm['endpoint']}"]
+    if llm["by_agent"]:
+        worst, ceiling = llm["worst"], llm["ceiling_usd"]
+        end = f"; no more than the ceiling of ${ceiling:g}" if ceiling and (worst["usd"] or 0) > ceiling else ""
+        lines += [
+            f"{indent}expected {_expected_words(llm['expected'])}",
+            f"{indent}at worst {_worst_words(worst)}{end}",
+        ]
+        if worst["usd"] is None:
+            price = f'[llm.prices."{llm["model"]}"] with prompt_usd and completion_usd per million tokens'
+            lines.append(f"{indent}dollars unknown: no price of this model; give {price}")
+        lines.append(f"{indent}{llm['basis']}")
+    return [*lines, *(f"{indent}the {name} agent's calls are not forecast" for name in llm["not_forecast"])]
+
+
+def _expected_words(told: Mapping[str, Any]) -> str:
+    """`28 calls, 260,000 (213,000 the same in every call) + 9,000 tokens, $0.35 ($0.12 with prompt caching)`"""
+    cached = "" if told["usd_cached"] is None else f" (${told['usd_cached']:.2f} with prompt caching)"
+    usd = "" if told["usd"] is None else f", ${told['usd']:.2f}{cached}"
+    same = f" ({told['same_tokens']:,} the same in every call)"
+    return f"{told['calls']} calls, {told['prompt_tokens']:,}{same} + {told['completion_tokens']:,} tokens{usd}"
+
+
+def _worst_words(told: Mapping[str, Any]) -> str:
+    usd = "" if told["usd"] is None else f", ${told['usd']:.2f}"
+    tokens = f"{told['prompt_tokens']:,} + {told['completion_tokens']:,} tokens"
+    return f"{told['calls']} calls, {told['tries']} tries, {tokens}{usd}"
 
 
 def _seconds(value: float | None) -> str:

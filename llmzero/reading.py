@@ -38,8 +38,15 @@ def write_report(tree: Tree, root: Path, output: Path | None) -> Path:
     rows = {n: readable_rows(JobPaths(paths.phase_dir(n)).metrics) for n in tree.nodes}
     target = output or paths.report / "index.html"
     _refuse_inside(target, root, paths.report)
-    write_text(target, render(tree, rows))
+    write_text(target, render(tree, rows, calls_of(root)))
     return target
+
+
+def calls_of(root: Path) -> list[dict[str, Any]]:
+    """A run's recorded model calls as JSON, oldest first."""
+    from llmzero.agents.llm.recorder import read_calls
+
+    return [to_json(call) for call in read_calls(RunPaths(root).calls)]
 
 
 def _refuse_inside(target: Path, root: Path, allowed: Path) -> None:
@@ -103,32 +110,25 @@ def _node(tree: Tree, name: str) -> NodeId:
 
 
 def show(args: argparse.Namespace) -> int:
-    from llmzero.report.terminal import node_text, tree_text
+    from llmzero.report.ledger import calls_by_node, ledger
+    from llmzero.report.tables import node_text, run_text
+    from llmzero.report.transcript import transcript_text
     from llmzero.store.metrics import readable_rows
 
     root, tree = load(args)
     if args.node is not None and args.node not in tree.nodes:
         raise UsageError(f"run {root.name} has no node {args.node[:60]!r}: {did_you_mean(args.node[:60], tree.nodes)}")
+    calls = calls_of(root)
+    own = calls_by_node(tree, calls).get(args.node, []) if args.node else calls
     if args.transcript:
-        return show_transcript(args, root, tree)
+        shown = {"run": tree.run, "node": args.node, "calls": own, "ledger": ledger(own)}
+        print(json.dumps(shown) if args.json else transcript_text(own))
+        return 0
     rows = readable_rows(JobPaths(RunPaths(root).phase_dir(args.node)).metrics) if args.node else ()
     if args.json:
-        print(json.dumps(view.node_view(tree, args.node, rows) if args.node else view.summary(tree)))
+        print(json.dumps(view.node_view(tree, args.node, rows, own) if args.node else view.summary(tree, calls)))
     else:
-        Console().print(node_text(tree, args.node, rows) if args.node else tree_text(tree))
-    return 0
-
-
-def show_transcript(args: argparse.Namespace, root: Path, tree: Tree) -> int:
-    from llmzero.agents.llm.recorder import read_calls
-    from llmzero.report.transcript import calls_of, ledger, transcript_text
-
-    calls = [to_json(call) for call in read_calls(RunPaths(root).calls)]
-    shown = calls_of(tree, args.node, calls) if args.node else calls
-    if args.json:
-        print(json.dumps({"run": tree.run, "node": args.node, "calls": shown, "ledger": ledger(shown)}))
-    else:
-        print(transcript_text(shown))
+        Console().print(node_text(tree, args.node, rows, own) if args.node else run_text(tree, calls))
     return 0
 
 

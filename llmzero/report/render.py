@@ -12,6 +12,7 @@ from typing import Any
 from llmzero.domain.events import Tree
 from llmzero.domain.series import MetricRow
 from llmzero.domain.types import NodeId
+from llmzero.report.ledger import Calls
 from llmzero.report.view import page_data
 
 SCRIPTS = ("dom.js", "charts.js", "tree.js", "panel.js", "page.js")
@@ -37,8 +38,9 @@ _PAGE = """<!doctype html>
 """
 
 
-def render(tree: Tree, rows: Mapping[NodeId, Sequence[MetricRow]]) -> str:
+def render(tree: Tree, rows: Mapping[NodeId, Sequence[MetricRow]], calls: Calls = ()) -> str:
     """The page of a run, in any state. `rows` are the phases' metric rows; a node without any shows no curves.
+    `calls` are the run's recorded model calls, of which the page shows what they cost.
 
     The policy allows this very style and script (by hash) and nothing else: no network, no inline handlers, no eval.
     Data enters as JSON and reaches the document as text nodes and attributes only.
@@ -49,7 +51,7 @@ def render(tree: Tree, rows: Mapping[NodeId, Sequence[MetricRow]]) -> str:
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    return _PAGE.format(policy=policy, style=style, script=script, data=embed(page_data(tree, rows)))
+    return _PAGE.format(policy=policy, style=style, script=script, data=embed(page_data(tree, rows, calls)))
 
 
 def embed(value: Any) -> str:

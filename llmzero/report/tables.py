@@ -14,6 +14,7 @@ from llmzero.domain.events import Tree
 from llmzero.domain.series import METRICS, MetricRow, eval_points, metric
 from llmzero.domain.strategy import best_node, path_to, phase_diff
 from llmzero.domain.types import Node, NodeId
+from llmzero.report.ledger import Calls, ledger, ledger_text
 from llmzero.report.outcome import difference
 from llmzero.report.view import node_view
 from llmzero.report.words import clean, duration, number, score_text, signed, sparkline, spoken, status_text, why
@@ -50,6 +51,12 @@ def tree_text(tree: Tree, live: Rows | None = None, limit: int | None = None) ->
     if not tree.nodes:
         return Text("no node yet: the base model is measured first", style="dim")
     return Group(table, line(f"… and {hidden} more nodes (llmzero show)", "dim")) if hidden else table
+
+
+def run_text(tree: Tree, calls: Calls = ()) -> RenderableType:
+    """`llmzero show RUN`: the tree, and what the run's model calls took where there were any."""
+    told = Text.assemble(("\nmodel calls  ", "dim"), ledger_text(ledger(calls)))
+    return Group(tree_text(tree), told) if calls else tree_text(tree)
 
 
 def _shown(tree: Tree, path: set[NodeId], limit: int | None) -> set[NodeId]:
@@ -129,9 +136,9 @@ def stages_table(tree: Tree, node: NodeId) -> Table:
     return table
 
 
-def node_text(tree: Tree, node: NodeId, rows: Sequence[MetricRow] = ()) -> RenderableType:
-    """Everything about one node, for people."""
-    view = node_view(tree, node, rows)
+def node_text(tree: Tree, node: NodeId, rows: Sequence[MetricRow] = (), calls: Calls = ()) -> RenderableType:
+    """Everything about one node, for people; `calls` are its own model calls."""
+    view = node_view(tree, node, rows, calls)
     each = tree.nodes[node]
     parts: list[RenderableType] = [_facts(each, view), Text("")]
     if view["changes"]:
@@ -176,6 +183,7 @@ def _fact_rows(node: Node, view: Mapping[str, Any]) -> Iterable[tuple[str, str]]
     yield "weights lost", node.lost
     yield "steps", f"{view['steps']} of {node.phase.steps}, {view['total_steps']} from the base"
     yield "time", duration(result.cost.wall_s) if result else ""
+    yield "model calls", ledger_text(view["llm"]) if view["llm"] else ""
     checkpoint = result.checkpoint if result else None
     yield "checkpoint", f"{checkpoint.path} (step {checkpoint.step})" if checkpoint else ""
 

@@ -18,6 +18,7 @@ from llmzero.domain.events import Tree
 from llmzero.domain.series import eval_points
 from llmzero.domain.strategy import best_node, phase_diff
 from llmzero.domain.types import ROOT, Node, NodeId
+from llmzero.report.ledger import Calls, ledger, ledger_text
 from llmzero.report.outcome import difference, headline
 from llmzero.report.tables import Rows, line, node_text, runs_table, stages_table, tree_text
 from llmzero.report.view import total_cost
@@ -172,8 +173,11 @@ def _ended(tree: Tree, node: Node) -> str:
     return f"{text} in {duration(result.cost.wall_s if result else 0)}{star}"
 
 
-def print_final(tree: Tree, console: Console, next_commands: Sequence[str], report_path: Path | str) -> None:
-    """The result of a search: both scores with intervals, the stages, where the report is, what to do next."""
+def print_final(
+    tree: Tree, console: Console, next_commands: Sequence[str], report_path: Path | str, calls: Calls = ()
+) -> None:
+    """The result of a search: both scores with intervals, the stages, what the run's model `calls` took, where the
+    report is, what to do next."""
     outcome, best = headline(tree), best_node(tree)
     console.print()
     if outcome["validation"] is None:
@@ -183,6 +187,8 @@ def print_final(tree: Tree, console: Console, next_commands: Sequence[str], repo
         if best:
             console.print(Text(f"\nBest strategy, {clean(best.id, 12)}", style="bold"))
             console.print(stages_table(tree, best.id))
+    if calls:
+        console.print(Text.assemble(("\nModel  ", "bold"), ledger_text(ledger(calls))), soft_wrap=True)
     console.print(Text.assemble(("\nReport ", "bold"), str(report_path)), soft_wrap=True)
     for i, command in enumerate(next_commands):
         console.print(Text.assemble(("Next   " if i == 0 else "       ", "bold"), command), soft_wrap=True)

@@ -14,6 +14,7 @@ from llmzero.domain.events import Tree
 from llmzero.domain.series import METRICS, MetricRow, eval_points, metric
 from llmzero.domain.strategy import best_node, path_to, phase_diff
 from llmzero.domain.types import ROOT, Cost, EvalPoint, Node, NodeId
+from llmzero.report.ledger import Calls, calls_by_node, ledger, run_ledger
 from llmzero.report.outcome import Json, difference, headline
 from llmzero.report.words import clean
 
@@ -24,8 +25,8 @@ MAX_TEXT = 4000
 """Characters kept of one text in the page."""
 
 
-def summary(tree: Tree, usage: Mapping[str, float] | None = None) -> Json:
-    """The whole run in one object. `usage` is what the agents' LLM calls took (tokens, cost_usd); absent = none."""
+def summary(tree: Tree, calls: Calls = ()) -> Json:
+    """The whole run in one object. `calls` are its recorded model calls; `cost.llm` is null where there are none."""
     best = best_node(tree)
     return _object(
         {
@@ -37,7 +38,7 @@ def summary(tree: Tree, usage: Mapping[str, float] | None = None) -> Json:
             "base": _scores(tree, tree.nodes.get(ROOT)),
             "best": {**(_scores(tree, best) or {}), "stages": stages(tree, best.id)} if best else None,
             "nodes": [_brief(tree, node) for node in tree.nodes.values()],
-            "cost": {**to_json(total_cost(tree)), "agents": dict(usage or {})},
+            "cost": {**to_json(total_cost(tree)), "llm": run_ledger(tree, calls) if calls else None},
         }
     )
 
@@ -120,8 +121,8 @@ def _brief(tree: Tree, node: Node) -> Json:
     }
 
 
-def node_view(tree: Tree, node: NodeId, rows: Sequence[MetricRow] = ()) -> Json:
-    """Everything known of one node. `rows` give a running or failed phase its curve so far."""
+def node_view(tree: Tree, node: NodeId, rows: Sequence[MetricRow] = (), calls: Calls = ()) -> Json:
+    """Everything known of one node. `rows` give a running or failed phase its curve so far, `calls` are its own."""
     each = tree.nodes[node]
     result = each.result
     offset = sum(_steps(n) for n in path_to(tree, node)[:-1])
@@ -151,6 +152,7 @@ def node_view(tree: Tree, node: NodeId, rows: Sequence[MetricRow] = ()) -> Json:
             "lost": each.lost,
             "resumable": each.resumable,
             "cost": to_json(result.cost) if result else None,
+            "llm": ledger(calls) if calls else None,
         }
     )
 
@@ -167,13 +169,13 @@ def _score_change(tree: Tree, node: Node) -> Json | None:
     return None if node.parent is None else difference(tree.nodes[node.parent], node)
 
 
-def page_data(tree: Tree, rows: Mapping[NodeId, Sequence[MetricRow]]) -> Json:
+def page_data(tree: Tree, rows: Mapping[NodeId, Sequence[MetricRow]], calls: Calls = ()) -> Json:
     """What the HTML page is drawn from; text is cleaned and cut, training curves are downsampled."""
-    best = best_node(tree)
+    best, own = best_node(tree), calls_by_node(tree, calls)
     data = {
-        **summary(tree),
+        **summary(tree, calls),
         "headline": headline(tree),
-        "nodes": [_page_node(tree, n, rows.get(n, ())) for n in tree.nodes],
+        "nodes": [_page_node(tree, n, rows.get(n, ()), own.get(n, ())) for n in tree.nodes],
         "best_path": [n.id for n in path_to(tree, best.id)] if best else [],
         "anytime": anytime(tree),
         "metrics": METRICS,
@@ -182,9 +184,9 @@ def page_data(tree: Tree, rows: Mapping[NodeId, Sequence[MetricRow]]) -> Json:
     return _object(_clean_all(data))
 
 
-def _page_node(tree: Tree, node: NodeId, rows: Sequence[MetricRow]) -> Json:
+def _page_node(tree: Tree, node: NodeId, rows: Sequence[MetricRow], calls: Calls) -> Json:
     series = {name: downsample(metric(rows, name)) for name in METRICS}
-    return {**node_view(tree, node, rows), "series": {k: v for k, v in series.items() if v}}
+    return {**node_view(tree, node, rows, calls), "series": {k: v for k, v in series.items() if v}}
 
 
 def anytime(tree: Tree) -> list[Json]:

@@ -13,7 +13,8 @@ import pytest
 
 from llmzero.report.render import render
 
-TREES = runpy.run_path(str(Path(__file__).parents[1] / "golden" / "report_trees.py"))
+GOLDEN = Path(__file__).parents[1] / "golden"
+TREES = runpy.run_path(str(GOLDEN / "report_trees.py"))
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGS = [
     "--no-sandbox",
@@ -156,6 +157,26 @@ def test_empty_states(open_page: Any, tree: str, words: str) -> None:
     assert words in page.inner_text("h1")
     page.locator("summary").click()
     assert "chemcot" in page.inner_text(".config")
+
+
+def test_what_model_calls_took(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(GOLDEN))
+    asked = runpy.run_path(str(GOLDEN / "report_calls.py"))
+    (tmp_path / "asked.html").write_text(render(asked["asked_tree"](), {}, asked["example_calls"]()), encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "asked.html").as_uri())
+    words = page.inner_text(".tiles")
+    assert "Model: 5 calls (2 proposer, 3 stopper), 1 without an answer, 1 not made at the ceiling" in words
+    assert (
+        "23,000 + 950 tokens (17,400 cached) (2 tries without a token count), $0.0167 (2 calls without a price)"
+        in words
+    )
+    assert "2 calls, 18,900 + 820 tokens (16,000 cached), $0.0146" in page.inner_text(".panel")
+    page.get_by_role("treeitem", name="n4, finished").click()
+    assert "1 call, 1 without an answer, 0 + 0 tokens, no price known" in page.inner_text(".panel")
+    page.get_by_role("treeitem", name="n9, finished").click()
+    assert "model calls" not in page.inner_text(".panel")
+    page.close()
 
 
 def test_it_prints(open_page: Any) -> None:

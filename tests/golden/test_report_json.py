@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import report_calls
 import report_trees
 
 from llmzero.domain.types import ROOT
+from llmzero.report.ledger import calls_by_node
 from llmzero.report.view import node_view, page_data, summary
 
 HERE = Path(__file__).parent
@@ -25,7 +27,17 @@ def check(name: str, value: Any) -> None:
 
 
 def test_the_summary_of_a_finished_run() -> None:
-    check("report_summary", summary(report_trees.finished_tree(), {"tokens": 1200, "cost_usd": 0.02}))
+    check("report_summary", summary(report_trees.finished_tree()))
+
+
+def test_what_model_calls_took() -> None:
+    tree, calls = report_calls.asked_tree(), report_calls.example_calls()
+    own = calls_by_node(tree, calls)
+    nodes = {node: node_view(tree, node, (), own.get(node, ()))["llm"] for node in ("n3", "n4", "n5", "n7")}
+    page = page_data(tree, {}, calls)
+    assert {n["id"]: n["llm"] for n in page["nodes"] if n["llm"]} == {n: v for n, v in nodes.items() if v}
+    assert page["cost"] == summary(tree, calls)["cost"]
+    check("report_llm", {"run": page["cost"]["llm"], "nodes": nodes})
 
 
 @pytest.mark.parametrize("node", [ROOT, "n3", "n5", "n7", "n8"])

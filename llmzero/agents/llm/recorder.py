@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 from collections.abc import Iterable, Mapping
@@ -12,28 +13,31 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from llmzero.agents.llm.counting import request_tokens
 from llmzero.domain.codec import from_json, to_json
 from llmzero.domain.config import LLMConfig
 from llmzero.domain.errors import StateError
-from llmzero.domain.llm import Image, Price, Reply, Request, Text, Usage
+from llmzero.domain.llm import Image, Price, Reply, Request, Usage
 from llmzero.ports import LLM
 
-IMAGE_TOKENS = 1500
-"""Assumed of a picture when a call is reserved; providers count between 300 and 1,500 at this size."""
-CHARS_PER_TOKEN = 3
-"""Assumed when a call is reserved: few enough to be safe."""
+MARGIN = 1.25
+"""A reservation's prompt tokens over those counted: tokenizers differ, and pictures cost more at some providers."""
 NOT_RECORDED = "not recorded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A call as it is kept: the request with pictures by digest, the reply, dollars (None without a price)."""
+    """A call as it is kept: the request with pictures by digest, the reply, dollars (None without a price).
+
+    `counted_tokens` are the prompt tokens of one try by our own counting; `reply.usage` has those the endpoint told.
+    """
 
     digest: str
     at: str
     request: Mapping[str, Any]
     reply: Reply
     usd: float | None = None
+    counted_tokens: int = 0
 
     @property
     def purpose(self) -> str:
@@ -57,15 +61,27 @@ def price_of(config: LLMConfig, model: str = "") -> Price | None:
     return config.prices.get(config.model) or config.prices.get(model)
 
 
-def reserve_usd(config: LLMConfig, request: Request) -> float:
-    """The most a call may cost, all its tries together."""
-    price = price_of(config)
-    if price is None:
-        return 0.0
-    parts = [part for message in request.messages for part in message.parts]
-    chars = sum(len(p.text) for p in parts if isinstance(p, Text)) + len(json.dumps(dict(request.schema)))
-    prompt = chars // CHARS_PER_TOKEN + IMAGE_TOKENS * sum(isinstance(p, Image) for p in parts)
-    return price.of(Usage(prompt_tokens=prompt, completion_tokens=config.max_completion_tokens))
+def try_usd(config: LLMConfig, counted_tokens: int) -> float:
+    """The most one try of so many prompt tokens may cost, with the longest reply; 0 without a price."""
+    prompt = math.ceil(MARGIN * counted_tokens)
+    price, most = price_of(config), Usage(prompt_tokens=prompt, completion_tokens=config.max_completion_tokens)
+    return price.of(most) if price else 0.0
+
+
+def reserve_usd(config: LLMConfig, counted_tokens: int) -> float:
+    """The most a call may cost, every try of it billed in full."""
+    return (1 + config.retries) * try_usd(config, counted_tokens)
+
+
+def charged_usd(config: LLMConfig, call: Call) -> float:
+    """What a call counts for under the ceiling: what was told, and each lost try at the most it may have cost."""
+    return (call.usd or 0.0) + call.reply.lost * try_usd(config, call.counted_tokens)
+
+
+def _undercount(call: Call) -> float:
+    """How many times the counted tokens of a call's tries the endpoint told; 0 where either is unknown."""
+    counted = call.counted_tokens * max(1, call.reply.attempts - call.reply.lost)
+    return call.reply.usage.prompt_tokens / counted if counted else 0.0
 
 
 class RecordedLLM:
@@ -76,8 +92,10 @@ class RecordedLLM:
         self._folder = folder
         self._config = config
         self._lock = threading.Lock()
-        self._spent_usd = sum(call.usd or 0.0 for call in read_calls(folder))
+        calls = read_calls(folder) if inner is not None else ()
+        self._spent_usd = sum(charged_usd(config, call) for call in calls)
         self._reserved_usd = 0.0
+        self._undercount = max([1.0, *(_undercount(call) for call in calls)])
 
     def complete(self, request: Request) -> Reply:
         """The recorded reply of this very request, else a new one, recorded before it is returned."""
@@ -86,34 +104,51 @@ class RecordedLLM:
             return known.reply
         if self._inner is None:
             return Reply(error=NOT_RECORDED)
-        reserved = reserve_usd(self._config, request)
-        if not self._reserve(reserved):
-            return self._keep(request, Reply(error=f"the ceiling of ${self._config.usd:g} is reached", attempts=0))
+        counted = request_tokens(request)
+        reserved = self._reserve(counted)
+        if reserved is None:
+            refused = Reply(error=f"the ceiling of ${self._config.usd:g} is reached", attempts=0)
+            return self._keep(self._call(request, refused, counted), request)
+        usd = 0.0
         try:
-            reply = self._inner.complete(request)
+            call = self._call(request, self._inner.complete(request), counted)
+            usd = charged_usd(self._config, call)
         finally:
-            with self._lock:
-                self._reserved_usd -= reserved
-        return self._keep(request, reply)
+            self._settle(reserved, usd)
+        self._undercount = max(self._undercount, _undercount(call))
+        return self._keep(call, request)
 
-    def _reserve(self, usd: float) -> bool:
+    def _reserve(self, counted: int) -> float | None:
+        """Dollars set aside for a call; None where they could take the run over its ceiling."""
         with self._lock:
+            usd = reserve_usd(self._config, math.ceil(counted * self._undercount))
             if self._config.usd and self._spent_usd + self._reserved_usd + usd > self._config.usd:
-                return False
+                return None
             self._reserved_usd += usd
-            return True
+            return usd
 
-    def _keep(self, request: Request, reply: Reply) -> Reply:
+    def _settle(self, reserved: float, usd: float) -> None:
+        """What was set aside becomes what was spent, in one step: no other call may see neither."""
+        with self._lock:
+            self._reserved_usd -= reserved
+            self._spent_usd += usd
+
+    def _call(self, request: Request, reply: Reply, counted: int) -> Call:
         price = price_of(self._config, reply.model)
-        usd = None if price is None else price.of(reply.usage)
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        call = Call(digest=request.digest, at=at, request=request.as_json(), reply=reply, usd=usd)
+        return Call(
+            digest=request.digest,
+            at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            request=request.as_json(),
+            reply=reply,
+            usd=None if price is None else price.of(reply.usage),
+            counted_tokens=counted,
+        )
+
+    def _keep(self, call: Call, request: Request) -> Reply:
         for image in _images(request):
             _write(self._folder / "images" / f"{image.digest}.png", image.png)
         _write(self._folder / f"{call.digest}.json", json.dumps(to_json(call), indent=1).encode())
-        with self._lock:
-            self._spent_usd += usd or 0.0
-        return reply
+        return call.reply
 
 
 def _images(request: Request) -> Iterable[Image]:

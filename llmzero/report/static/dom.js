@@ -52,6 +52,21 @@ function duration(seconds) {
   return `${Math.floor(s / 3600)} h ${String(Math.floor((s % 3600) / 60)).padStart(2, "0")} min`;
 }
 
+// What model calls took: `12 calls (8 proposer, 4 stopper), 34,000 + 2,100 tokens (20,000 cached), $0.12`.
+function modelCalls(entry) {
+  const whole = (n) => n.toLocaleString("en");
+  const agents = Object.entries(entry.by_agent).map(([name, each]) => `${each.calls} ${name}`);
+  const who = agents.length > 1 ? ` (${agents.join(", ")})` : "";
+  const failed = entry.failed ? `, ${entry.failed} without an answer` : "";
+  const refused = entry.refused ? `, ${entry.refused} not made at the ceiling` : "";
+  const cached = entry.cached_tokens ? ` (${whole(entry.cached_tokens)} cached)` : "";
+  const lost = entry.lost ? ` (${entry.lost} tries without a token count)` : "";
+  const some = entry.usd !== null && entry.unpriced ? ` (${entry.unpriced} calls without a price)` : "";
+  const usd = entry.usd === null ? "no price known" : `$${entry.usd.toFixed(4)}${some}`;
+  return `${entry.calls} ${entry.calls === 1 ? "call" : "calls"}${who}${failed}${refused}, ` +
+    `${whole(entry.prompt_tokens)} + ${whole(entry.completion_tokens)} tokens${cached}${lost}, ${usd}`;
+}
+
 function spoken(name) {
   const words = (name || "").replaceAll("_", " ").replace(/\bkl\b/gi, "KL");
   return words === "none" || words === "healthy" ? "" : words;

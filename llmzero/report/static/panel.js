@@ -56,7 +56,7 @@ function facts(node) {
   const rows = [
     ["selected by", `${node.selection.kind}: ${node.selection.reason}`], ["steps", steps(node)],
     ["expected", p.expected], ["confidence", p.confidence === null ? "" : number(p.confidence)],
-    ["proposer", [p.proposer, ...p.notes].filter(Boolean).join(" · ")], ["cost", cost],
+    ["proposer", [p.proposer, ...p.notes].filter(Boolean).join(" · ")], ["cost", cost], ["model calls", node.llm && modelCalls(node.llm)],
     ["held-out test", node.test_score === null ? "" : `${plusMinus(node.test_score, node.test_se)} on ${node.test_items} items`],
     ["by subtask", subtasks], ["KL anchor", node.phase.kl_anchor],
     ["checkpoint", node.checkpoint && `${node.checkpoint.path}, step ${node.checkpoint.step}`]];
