@@ -19,7 +19,7 @@ from rich.console import Console
 
 from llmzero import reading, wiring
 from llmzero.domain.config import RunConfig
-from llmzero.domain.errors import StateError
+from llmzero.domain.errors import StateError, UsageError
 from llmzero.domain.events import RunStarted, Tree, fold
 from llmzero.domain.jobs import JobPaths
 from llmzero.domain.strategy import best_node
@@ -59,6 +59,7 @@ def _search(args: argparse.Namespace) -> int:
         config = replace(config, model=str(Path(config.model).resolve()))
     if args.dry_run:
         return _dry_run(args, config)
+    wiring.check_endpoint(config)
     config = replace(config, versions=wiring.versions(config))
     root = new_run_dir(args.out, config.task, datetime.date.today())
     with RunFolder.create(root) as store:
@@ -73,7 +74,17 @@ def _resume(args: argparse.Namespace) -> int:
     with RunFolder.open(root) as store:
         if store.recovered_bytes:
             print(f"llmzero: cut a torn last line ({store.recovered_bytes} bytes) off the journal", file=sys.stderr)
+        _warn_of_endpoint(fold(store.events()))
         return _go(args, store, root)
+
+
+def _warn_of_endpoint(tree: Tree) -> None:
+    """A run that has begun goes on without its model: recorded calls need none, and the rules answer the others."""
+    try:
+        if not tree.ended:
+            wiring.check_endpoint(tree.config)
+    except UsageError as error:
+        _say(f"{error}; going on, with the rules where it gives no answer")
 
 
 def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
@@ -105,8 +116,8 @@ def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
 def _who(config: RunConfig) -> str:
     """One line: which proposer and stopper, and which model they ask."""
     names = wiring.proposer_name(config), wiring.stopper_name(config)
-    asks = bool({"llm", "agent", "both"} & set(names))
-    model = f" ({config.llm.model} at {config.llm.base_url or 'api.openai.com'})" if asks else ""
+    where = f" ({config.llm.model} at {config.llm.base_url or 'api.openai.com'})"
+    model = where if wiring.asks_a_model(config) else ""
     return f"proposer {names[0]}, stopper {names[1]}{model}"
 
 
@@ -115,12 +126,13 @@ def _finish(args: argparse.Namespace, tree: Tree, root: Path) -> int:
 
     page = reading.write_report(tree, root, None)
     if args.json:
-        print(json.dumps({**view.summary(tree), "report": str(page)}))
+        print(json.dumps({**view.summary(tree, reading.calls_of(root)), "report": str(page)}))
         return 0
     best = best_node(tree)
     run = printable(shlex.quote(str(root)))
     commands = [f"llmzero show {run} {best.id if best else ROOT}", f"llmzero export {run}", f"llmzero report {run}"]
-    print_final(tree, console=Console(), next_commands=commands, report_path=printable(str(page)))
+    calls = reading.calls_of(root)
+    print_final(tree, console=Console(), next_commands=commands, report_path=printable(str(page)), calls=calls)
     return 0
 
 
@@ -147,6 +159,7 @@ def _dry_run(args: argparse.Namespace, config: RunConfig) -> int:
         shape=wiring.model_shape(config),
         sizes=wiring.task_sizes(config),
         past=_past_phase_s(args, config),
+        llm=_forecast(args, config),
     )
     print(json.dumps(plan) if args.json else plan_text(plan))
     return 0
@@ -163,6 +176,34 @@ def _past_phase_s(args: argparse.Namespace, config: RunConfig) -> tuple[str, flo
             costs = [n.result.cost for n in tree.nodes.values() if n.result and n.result.cost.steps]
             if costs and same == (config.task, config.model, config.trainer):
                 return root.name, sum(c.wall_s for c in costs) / sum(c.steps for c in costs)
+    return None
+
+
+def _forecast(args: argparse.Namespace, config: RunConfig) -> dict[str, Any] | None:
+    """The agents' model calls to expect, by an earlier run under --out that asked the same model where there is one."""
+    from llmzero.forecast import MODEL_AGENTS, forecast
+
+    agents = wiring.proposer_name(config), wiring.stopper_name(config)
+    if not set(agents) & set(MODEL_AGENTS):
+        return None
+    return forecast(config, wiring.make_briefing(config), agents=agents, past=_past_calls(args, config, agents))
+
+
+def _past_calls(
+    args: argparse.Namespace, config: RunConfig, agents: tuple[str, str]
+) -> tuple[str, int, dict[str, Any]] | None:
+    """(run, phases, ledger by agent) of the latest run of the same model and agents that has calls on record."""
+    from llmzero.report.ledger import ledger
+
+    for root in reversed(list_runs(args.out)):
+        with contextlib.suppress(StateError):
+            tree = fold(read_journal(RunPaths(root).journal))
+            then = tree.config
+            same = then.llm.model == config.llm.model and (then.task, then.steps) == (config.task, config.steps)
+            if same and agents == (wiring.proposer_name(then), wiring.stopper_name(then)):
+                entry = ledger(reading.calls_of(root))
+                if entry["prompt_tokens"]:
+                    return root.name, len(tree.nodes) - 1, entry["by_agent"]
     return None
 
 

@@ -39,7 +39,7 @@ def load_settings(file: Path | None, flags: Mapping[str, Any], environ: Mapping[
     merged["llm"] = _llm(given.get("llm", {}), flags, environ or {})
     nano = merged.get("model", "nano") == "nano"
     if nano:
-        merged.setdefault("workers", NANO_WORKERS)
+        merged.setdefault("workers", 1 if merged.get("agent") == "skill" else NANO_WORKERS)
     merged["hyper"] = {**to_json(HyperParams(**(NANO_HYPER if nano else {}))), **given.get("hyper", {})}
     merged["eval"] = {**({} if nano else LLM_EVAL), **given.get("eval", {})}
     merged["space"] = to_json(_space(nano_space() if nano else llm_space(), given.get("space", {}), where))
@@ -55,7 +55,7 @@ def _without_a_key(config: RunConfig, flags: Mapping[str, Any], environ: Mapping
     llm = config.llm
     if not llm.model or llm.base_url or environ.get("OPENAI_API_KEY"):
         return config
-    if "llm_model" in flags or config.agent == "llm" or config.stopper in ("agent", "both"):
+    if "llm_model" in flags or config.agent in ("llm", "skill") or config.stopper in ("agent", "both"):
         raise UsageError(f"llm.model = {llm.model!r}: set OPENAI_API_KEY, or give --llm-base-url for another endpoint")
     return dataclasses.replace(config, llm=dataclasses.replace(llm, model=""))
 

@@ -88,8 +88,8 @@ def make_agents(
     """The proposer and the early stopper of a run, over one language model where they ask one.
 
     A factory is called with those of these arguments it takes: `seed`, `config` (a proposer's is the RunConfig, a
-    stopper's its StopConfig), `llm`, `briefing`, `rows_of` (a node's metric rows) and `check_extra`. Calls are recorded
-    in the run's folder, `root`; offline, only recorded calls are answered.
+    stopper's its StopConfig), `llm`, `briefing`, `rows_of` (a node's metric rows) and `check_extra`; a stopper also the
+    `proposer`. Calls are recorded in the run's folder, `root`; offline, only recorded calls are answered.
     """
 
     @functools.cache
@@ -108,22 +108,21 @@ def make_agents(
         "check_extra": lambda: _check_extra(config),
     }
     proposer = _made(_factory("proposers", proposer_name(config)), {**common, "config": lambda: config})
-    stopper = _made(_factory("stoppers", stopper_name(config)), {**common, "config": lambda: config.stop})
+    offered = {**common, "config": lambda: config.stop, "proposer": lambda: proposer}
+    stopper = _made(_factory("stoppers", stopper_name(config)), offered)
     return cast(Proposer, proposer), cast(EarlyStopper, stopper)
 
 
 def proposer_name(config: RunConfig) -> str:
     """What `auto` stands for: the language model where one is configured, else the playbook."""
-    if config.agent != "auto":
-        return config.agent
-    return "llm" if config.llm.model else "playbook"
+    own = "llm" if config.llm.model else "playbook"
+    return own if config.agent == "auto" else config.agent
 
 
 def stopper_name(config: RunConfig) -> str:
-    """What `auto` stands for: rule and agent together where a language model is configured, else the rule."""
-    if config.stopper != "auto":
-        return config.stopper
-    return "both" if config.llm.model else "rule"
+    """What `auto` stands for: the skill agent's own, else rule and agent where a model is configured, else the rule."""
+    own = "skill" if config.agent == "skill" else "both" if config.llm.model else "rule"
+    return own if config.stopper == "auto" else config.stopper
 
 
 def make_llm(config: RunConfig, root: Path, *, offline: bool = False) -> LLM:
@@ -143,9 +142,8 @@ def make_briefing(config: RunConfig) -> Any:
     task = make_task(config.task, data=config.data, seed=config.seed)
     about = {**describe_task(task), "prompt": [dict(m) for m in task.prompt(task.examples("train")[0])]}
     text = json.dumps(about, indent=1, ensure_ascii=False)
-    return Briefing(
-        config=config, cards=load_cards(prompts / "knowledge" if prompts else None), task=text, prompts=prompts
-    )
+    cards = load_cards(prompts / "knowledge" if prompts else None)
+    return Briefing(config=config, cards=cards, task=text, prompts=prompts)
 
 
 def _check_extra(config: RunConfig) -> Callable[[HyperParams], None]:
@@ -252,7 +250,7 @@ def check(config: RunConfig) -> None:
     path = Path(resolve_model(config.model, config.task))
     if path.is_dir():
         model_shape(config)
-    if not config.llm.model and {proposer_name(config), stopper_name(config)} & {"llm", "agent", "both"}:
+    if not config.llm.model and asks_a_model(config):
         raise UsageError(
             "this agent or stopper asks a language model, and none is configured: give --llm-model NAME, and "
             "--llm-base-url URL or OPENAI_API_KEY"
@@ -260,6 +258,20 @@ def check(config: RunConfig) -> None:
     refuse = getattr(make_trainer(config.trainer), "refuse", None)
     if refuse is not None:
         refuse(config)
+
+
+def asks_a_model(config: RunConfig) -> bool:
+    """Whether the proposer or the stopper asks the language model."""
+    return bool({proposer_name(config), stopper_name(config)} & {"llm", "skill", "agent", "both"})
+
+
+def check_endpoint(config: RunConfig) -> None:
+    """UsageError where an agent asks a language model whose endpoint cannot be reached or refuses the key."""
+    if asks_a_model(config):
+        from llmzero.agents.llm.client import OpenAIClient
+
+        with contextlib.closing(OpenAIClient(config.llm)) as client:
+            client.check()
 
 
 # --- tasks

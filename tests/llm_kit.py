@@ -61,11 +61,19 @@ class Request:
 class Endpoint:
     """Serves while entered. `strict` answers 400 to a chat request that OpenAI would not take.
 
-    A script that raises drops the connection, and leaving the block raises its error.
+    `listing` is what GET /v1/models answers instead of naming `models`. A script that raises drops the connection, and
+    leaving the block raises its error.
     """
 
-    def __init__(self, script: Script, *, strict: bool = False, models: tuple[str, ...] = ("fake-model",)) -> None:
-        self.script, self.strict, self.models = script, strict, models
+    def __init__(
+        self,
+        script: Script,
+        *,
+        strict: bool = False,
+        models: tuple[str, ...] = ("fake-model",),
+        listing: Action | None = None,
+    ) -> None:
+        self.script, self.strict, self.models, self.listing = script, strict, models, listing
         self.requests: list[Request] = []
         self.errors: list[BaseException] = []
 
@@ -140,10 +148,12 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
     def do_GET(self) -> None:
-        self._record(None)
+        index = self._record(None)
+        if self._endpoint.listing is not None:
+            return self._act(self._endpoint.listing, index, {})
         models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in self._endpoint.models]
         found = raw(json.dumps({"object": "list", "data": models}))
-        self._send(found if self.path == "/v1/models" else http_error(404, None, f"no {self.path} here"))
+        return self._send(found if self.path == "/v1/models" else http_error(404, None, f"no {self.path} here"))
 
     def do_POST(self) -> None:
         sent = self.rfile.read(int(self.headers["Content-Length"]))

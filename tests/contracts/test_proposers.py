@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from contract_kit import caught, promises_of
+from scripted_llm import Scripted, briefing, drawn_once, no_extra
 
+from llmzero.agents.llm import proposer
 from llmzero.agents.playbook import PlaybookProposer
 from llmzero.agents.samplers import RandomProposer
 from llmzero.domain.events import Tree
@@ -39,6 +41,31 @@ class TestPlaybook(BuiltIn):
 
 class TestRandom(BuiltIn):
     factory = RandomProposer
+
+
+class TestLLM(ProposerContract):
+    """Over a model that is at times lost, wordy or wild; the pictures are real ones."""
+
+    factory = proposer.LLMProposer
+    count = 5
+
+    def make(self) -> proposer.LLMProposer:
+        return proposer.LLMProposer(Scripted(), briefing(), lambda node: (), check_extra=no_extra, seed=0)
+
+    @pytest.fixture(autouse=True)
+    def _drawn_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(proposer, "path_png", PATH_PNG)
+
+    def test_the_model_was_heard_and_mended_and_replaced(self) -> None:
+        made = [node.proposal for _, _, node in self._proposed()]
+        notes = [note for each in made for note in each.notes]
+        assert {each.proposer for each in made} == {"llm", "playbook"}
+        for word in ("clamped to", "repaired in 1 turn", "fallback: HTTP 503", "fallback: the reply is not one JSON"):
+            assert any(word in note for note in notes), word
+        assert all(each.calls for each in made)
+
+
+PATH_PNG = drawn_once(proposer.path_png)
 
 
 class Good:

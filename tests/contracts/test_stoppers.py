@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 from contract_kit import caught, promises_of
+from scripted_llm import Scripted, briefing, drawn_once
 
+from llmzero.agents.llm import stopper as agents
 from llmzero.agents.stopping import NeverStop, RuleStopper
 from llmzero.domain.config import StopConfig
 from llmzero.domain.events import Tree
 from llmzero.domain.series import MetricRow
 from llmzero.domain.types import EvalPoint, NodeId, Verdict
 from llmzero.testing import StopperContract
+from llmzero.testing.stoppers import _moments
 
 CALLS = itertools.count()
 
@@ -34,6 +37,54 @@ class TestEagerRule(StopperContract):
 
 class TestNone(StopperContract):
     factory = NeverStop
+
+
+class Asking(StopperContract):
+    """Over a model that is at times lost or wordy; the pictures are real ones, drawn once."""
+
+    @pytest.fixture(autouse=True)
+    def _drawn_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(agents, "overlay_png", OVERLAY_PNG)
+
+    def verdicts(self) -> list[Verdict]:
+        stopper = self.make()
+        return [moment.judged_by(stopper) for moment in _moments()]
+
+
+class TestAgent(Asking):
+    factory = agents.AgentStopper
+
+    def make(self) -> agents.AgentStopper:
+        return agents.AgentStopper(Scripted(), briefing(), type(self).config)
+
+    def test_the_model_was_heard_and_mended(self) -> None:
+        said = self.verdicts()
+        assert {each.action for each in said if each.calls} == {"continue", "stop"}
+        assert any(len(each.calls) == 2 and each.reason.startswith("agent: ") for each in said)
+        for word in ("nothing to decide yet", "gave no verdict: HTTP 503", "gave no verdict: the reply is not one"):
+            assert any(word in each.reason for each in said), word
+
+
+class TestBoth(Asking):
+    """Stops nothing that the rule would let run, and not all that the rule would stop."""
+
+    factory = agents.BothStopper
+
+    def make(self) -> agents.BothStopper:
+        config = type(self).config
+        return agents.BothStopper(RuleStopper(config), agents.AgentStopper(Scripted(), briefing(), config))
+
+    def test_a_stop_takes_the_rule_and_the_model(self) -> None:
+        rule = RuleStopper(type(self).config)
+        for moment, both in zip(_moments(), self.verdicts(), strict=True):
+            alone = rule.latest(moment.tree, moment.node, moment.curve, moment.rows)
+            assert both.action == "continue" or alone.action == "stop", moment.where
+            assert bool(both.calls) <= (alone.action == "stop"), f"{moment.where}: asked although the rule goes on"
+        said = {each.action for each in self.verdicts() if each.calls}
+        assert said == {"continue", "stop"}
+
+
+OVERLAY_PNG = drawn_once(agents.overlay_png)
 
 
 class Good:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from llmzero.domain.errors import UsageError
+
 if TYPE_CHECKING:
     from llmzero.agents.llm.prompt import Briefing
     from llmzero.agents.llm.proposer import RowsOf
@@ -20,6 +22,23 @@ def llm_proposer(*, llm: LLM, briefing: Briefing, rows_of: RowsOf, check_extra: 
     from llmzero.agents.llm.proposer import LLMProposer
 
     return LLMProposer(llm, briefing, rows_of, check_extra=check_extra, seed=seed)
+
+
+def skill_agent(*, llm: LLM, briefing: Briefing, rows_of: RowsOf, check_extra: ExtraCheck, seed: int) -> Proposer:
+    """`--agent skill`; it judges running phases too where the run's stopper is its own."""
+    from llmzero.agents.llm.skill import SkillAgent
+
+    own = briefing.config.stopper in ("auto", "skill")
+    return SkillAgent(llm, briefing, rows_of, check_extra=check_extra, seed=seed, check_ins=own)
+
+
+def skill_stopper(*, proposer: Proposer) -> EarlyStopper:
+    """`--stopper skill`: the judgement of the skill agent, in its own conversation."""
+    from llmzero.agents.llm.skill import SkillAgent, SkillStopper
+
+    if not isinstance(proposer, SkillAgent):
+        raise UsageError("--stopper skill is the skill agent's own judgement: it needs --agent skill")
+    return SkillStopper(proposer)
 
 
 def agent_stopper(*, llm: LLM, briefing: Briefing, config: StopConfig) -> EarlyStopper:

@@ -39,12 +39,14 @@ class AgentStopper:
         steps = tree.nodes[node].phase.steps
         if last is None or at_step < self._config.grace_steps or at_step >= steps or best_node(tree) is None:
             return Verdict(action="continue", reason="nothing to decide yet", at_step=at_step)
-        picture = Image(overlay_png(tree, node, curve), f"validation of {node} over the best completed strategy")
-        messages = (
-            self._briefing.system("stopper"),
-            ChatMessage("user", (Text(comparison(tree, node, curve)), picture)),
-        )
+        table, pictures = Text(comparison(tree, node, curve)), self._pictures(tree, node, curve)
+        messages = (self._briefing.system("stopper"), ChatMessage("user", (table, *pictures)))
         return self._asked(node, messages, at_step)
+
+    def _pictures(self, tree: Tree, node: NodeId, curve: Sequence[EvalPoint]) -> tuple[Image, ...]:
+        if self._briefing.config.llm.images == "off":
+            return ()
+        return (Image(overlay_png(tree, node, curve), f"validation of {node} over the best completed strategy"),)
 
     def _asked(self, node: NodeId, messages: tuple[ChatMessage, ...], at_step: int) -> Verdict:
         calls: list[str] = []
