@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from llmzero.domain.config import EvalConfig, RunConfig, SearchConfig, StopConfig
     from llmzero.domain.errors import LLMZeroError, PhaseError, StateError, UsageError
     from llmzero.domain.events import Event, Tree
-    from llmzero.domain.examples import SPLITS, Example, Message, Reward, Split, Transcript
+    from llmzero.domain.examples import SPLITS, Example, Message, Observation, Reward, Split, Transcript
     from llmzero.domain.jobs import Job, JobPaths, JobState, Weights
     from llmzero.domain.series import METRICS, MetricRow
     from llmzero.domain.space import Parameter, SearchSpace
@@ -57,6 +57,7 @@ __all__ = [
     "MetricRow",
     "Node",
     "NodeId",
+    "Observation",
     "Parameter",
     "Phase",
     "PhaseError",

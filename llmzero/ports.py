@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from llmzero.domain.events import Event, Tree
-from llmzero.domain.examples import Example, Message, Reward, Split, Transcript
+from llmzero.domain.examples import Example, Message, Observation, Reward, Split, Transcript
 from llmzero.domain.jobs import Job, JobState, Weights
 from llmzero.domain.llm import Reply, Request
 from llmzero.domain.series import MetricRow
@@ -30,6 +30,42 @@ class Task(Protocol):
 
     def reward(self, example: Example, transcript: Transcript) -> Reward:
         """Score one transcript. Never raises on any model output; the value is in [0, 1]."""
+
+
+class Environment(Protocol):
+    """One episode of one example: what happens between a model's turns. Made anew for every rollout.
+
+    The reward comes once, at the end: `Task.reward` reads the transcript of the whole episode.
+    """
+
+    @property
+    def max_turns(self) -> int:
+        """Replies the model may give; after the last one the episode ends."""
+
+    @property
+    def stop(self) -> Sequence[str]:
+        """Strings that end a turn (`</search>`), kept in the reply; the end-of-turn token always does."""
+
+    @property
+    def max_observation_tokens(self) -> int:
+        """Cap of what one step shows the model; longer observations are cut at the end."""
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """JSON schemas for chat templates that list tools; () where the prompt says it all."""
+
+    def reset(self) -> tuple[Message, ...]:
+        """The messages the episode begins with, usually `Task.prompt(example)`."""
+
+    def step(self, reply: str) -> Observation:
+        """Answer one reply of the model, whatever it wrote; never raises on it."""
+
+
+@runtime_checkable
+class MultiTurnTask(Task, Protocol):
+    """A task whose examples are episodes. Trained and scored by the same code as a single question."""
+
+    def environment(self, example: Example) -> Environment: ...
 
 
 class Trainer(Protocol):

@@ -51,6 +51,20 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True)
+class Observation:
+    """What an environment says to one reply of the model.
+
+    `messages` (roles `tool` or `user`) are shown to the model before its next turn and are never trained on; `done`
+    ends the episode. `counts` are for the log (searches, invalid actions, ...), summed over the episode; nothing is
+    paid for them.
+    """
+
+    messages: tuple[Message, ...] = ()
+    done: bool = False
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Reward:
     """A reward in [0, 1], why it was given, and the official metric where a task has one.
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, Protocol
 
-from llmzero.domain.examples import Example, Split, Transcript
-from llmzero.ports import Task
+from llmzero.domain.examples import Example, Message, Split, Transcript
+from llmzero.ports import MultiTurnTask, Task
 
 MAX_ANSWER_CHARS = 8_000
 """A longer answer is not read at all: it scores 0."""
@@ -30,7 +30,8 @@ class Policy:
     """A fixed way of answering, with the mean reward it may earn.
 
     For kind `oracle`, `bound` is the least allowed mean; for the others, the most. `subtasks` limits the policy to the
-    items it makes sense for (empty: all items).
+    items it makes sense for (empty: all items). `answer` is the reply to the question; in a multi-turn task `act` gives
+    every reply instead, from the item and the messages so far (without it the one reply is `answer`).
     """
 
     name: str
@@ -38,6 +39,7 @@ class Policy:
     bound: float
     answer: Callable[[Example], str]
     subtasks: frozenset[str] = frozenset()
+    act: Callable[[Example, Sequence[Message]], str] | None = None
 
     def applies(self, example: Example) -> bool:
         return not self.subtasks or example.subtask in self.subtasks
@@ -105,11 +107,28 @@ def check_task(task: CheckableTask, splits: Sequence[Split] = ("validation", "te
     return [row for split in splits for row in check(task, task.policies(), split)]
 
 
+def play(task: Task, example: Example, policy: Policy) -> Transcript:
+    """The transcript of one example answered by a policy, through the task's environment where it has one."""
+    if not isinstance(task, MultiTurnTask):
+        return Transcript.of(policy.answer(example))
+    environment = task.environment(example)
+    messages = list(environment.reset())
+    begin = len(messages)
+    for _ in range(environment.max_turns if policy.act else 1):
+        reply = policy.act(example, messages) if policy.act else policy.answer(example)
+        messages.append({"role": "assistant", "content": reply})
+        observation = environment.step(reply)
+        if observation.done:
+            break
+        messages += observation.messages
+    return Transcript(tuple(messages[begin:]))
+
+
 def _check_one(task: Task, policy: Policy, split: Split, examples: Sequence[Example]) -> CheckRow | None:
     items = [example for example in examples if policy.applies(example)]
     if not items:
         return None
-    rewards = [task.reward(item, Transcript.of(policy.answer(item))) for item in items]
+    rewards = [task.reward(item, play(task, item, policy)) for item in items]
     mean = fmean(reward.value for reward in rewards)
     official = [reward.official for reward in rewards if reward.official is not None and policy.subtasks]
     return CheckRow(

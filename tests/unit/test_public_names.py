@@ -15,7 +15,7 @@ from llmzero import ports
 LLMZERO = """
 METRICS ROOT SPLITS
 Change Checkpoint Cost EvalConfig EvalPoint Event Example FailureKind HyperParams Job JobPaths JobState LLMZeroError
-Message MetricRow Node NodeId Parameter Phase PhaseError PhaseResult Proposal Reward RunConfig SearchConfig SearchSpace
+Message MetricRow Node NodeId Observation Parameter Phase PhaseError PhaseResult Proposal Reward RunConfig SearchConfig SearchSpace
 Selection Split StateError Status StopConfig Strategy Transcript Tree UsageError Verdict Weights
 __version__ from_json to_json
 """
@@ -25,8 +25,8 @@ SilentObserver StopperContract TaskContract TrainerContract
 base_result eval_rows finished_phase tree_events
 """
 SOURCE = ast.parse(Path(ports.__file__).read_text(encoding="utf-8"))
-INNER = ("Observer", "LLM")
-"""Ports that are no door for plug-ins."""
+INNER = ("Observer", "LLM", "Environment")
+"""Ports that are no door for plug-ins; an environment comes with its task."""
 PORTS = {node.name: node for node in SOURCE.body if isinstance(node, ast.ClassDef) and node.name not in INNER}
 DOMAIN = {
     alias.name
@@ -62,7 +62,7 @@ def test_the_public_names_of_llmzero_testing() -> None:
 def test_every_port_of_a_plug_in_has_a_suite() -> None:
     suites = {name for name in llmzero.testing.__all__ if name.endswith("Contract")}
     refinements = {name for name, node in PORTS.items() if any(ast.unparse(base) in PORTS for base in node.bases)}
-    assert refinements == {"SelfDirected"}  # its suite is the ProposerContract: it is one
+    assert refinements == {"SelfDirected", "MultiTurnTask"}  # each is tested by the suite of what it refines
     assert suites == {f"{name.removeprefix('Early')}Contract" for name in PORTS.keys() - refinements}
 
 
