@@ -15,7 +15,8 @@ from llmzero import ports
 LLMZERO = """
 METRICS ROOT SPLITS
 Change Checkpoint Cost EvalConfig EvalPoint Event Example FailureKind HyperParams Job JobPaths JobState LLMZeroError
-Message MetricRow Node NodeId Observation Parameter Phase PhaseError PhaseResult Proposal Reward RunConfig SearchConfig SearchSpace
+Message MetricRow Node NodeId Observation Parameter Phase PhaseError PhaseResult Proposal Reward RunConfig SearchConfig
+SearchSpace
 Selection Split StateError Status StopConfig Strategy Transcript Tree UsageError Verdict Weights
 __version__ from_json to_json
 """
