@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmzero import wiring
+from llmzero import models, wiring
 from llmzero.domain.codec import to_json
 from llmzero.domain.config import RunConfig
 from llmzero.domain.jobs import Job, JobPaths, Weights
@@ -41,8 +41,8 @@ def run_stages(out: Path, config: RunConfig, stages: Sequence[tuple[HyperParams,
 
     The same worker and executor as in a search; the last result is the test score.
     """
-    config = replace(config, versions=wiring.versions(config))
-    base = wiring.base_weights(config)
+    config = replace(config, versions=models.versions(config))
+    base = models.base_weights(config)
     executor = wiring.make_executor(config)
     results: list[PhaseResult] = []
     start = base

@@ -16,7 +16,7 @@ from typing import Any
 
 from common import WORK, _run_job
 from diagnosis_cases import HOME, Case
-from llmzero import wiring
+from llmzero import models, wiring
 from llmzero.domain.codec import to_json
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import StateError
@@ -58,7 +58,7 @@ def make_case(case: Case, home: Path = HOME, *, work: Path = WORK / "diagnosis",
     """Train what is missing of a case under `work`, then write its folder in `home` anew."""
     flags = {"seed": case.seed, "keep": case.keep, "workers": 1, "threads": 1, "trainer": trainer}
     config = load_settings(None, flags)
-    config = replace(config, versions=wiring.versions(config))
+    config = replace(config, versions=models.versions(config))
     executor = wiring.make_executor(config)
     try:
         path = _train_path(case, config, executor, work / "trained")
@@ -68,7 +68,7 @@ def make_case(case: Case, home: Path = HOME, *, work: Path = WORK / "diagnosis",
 
 
 def _train_path(case: Case, config: RunConfig, executor: Executor, trained: Path) -> _Path:
-    base = wiring.base_weights(config)
+    base = models.base_weights(config)
     path = _Path(Tree(), base, base, trained)
     path.add(RunStarted(run=f"diagnosis-{case.seed}", config=config))
     _train(path, executor, base_phase(path.tree), BASE_SELECTION, BASE_PROPOSAL)

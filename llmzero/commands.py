@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from llmzero import reading, wiring
+from llmzero import models, reading, wiring
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import StateError, UsageError
 from llmzero.domain.events import RunStarted, Tree, fold
@@ -60,7 +60,7 @@ def _search(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _dry_run(args, config)
     wiring.check_endpoint(config)
-    config = replace(config, versions=wiring.versions(config))
+    config = replace(config, versions=models.versions(config))
     root = new_run_dir(args.out, config.task, datetime.date.today())
     with RunFolder.create(root) as store:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -88,12 +88,21 @@ def _warn_of_endpoint(tree: Tree) -> None:
 
 
 def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
+
+    with contextlib.ExitStack() as closing:
+        tree = _searched(store, root, closing)
+    return _finish(args, tree, root)
+
+
+def _searched(store: RunFolder, root: Path, closing: contextlib.ExitStack) -> Tree:
+    """The final tree; what was opened on the way to it is left to `closing`."""
     from llmzero.report.terminal import TerminalView
 
     tree = fold(store.events())
-    proposer, stopper = wiring.make_agents(tree.config, root=root, rows_of=store.rows)
+    proposer, stopper = wiring.make_agents(tree.config, root=root, rows_of=store.rows, closing=closing)
     _say(f"run {root}  {_who(tree.config)}")
     executor = wiring.make_executor(tree.config)
+    closing.callback(executor.close)
     try:
         with _sigterm_as_interrupt(), TerminalView() as observer:
             parts = Parts(
@@ -102,15 +111,12 @@ def _go(args: argparse.Namespace, store: RunFolder, root: Path) -> int:
                 proposer=proposer,
                 stopper=stopper,
                 observer=observer,
-                base=wiring.base_weights(tree.config),
+                base=models.base_weights(tree.config),
             )
-            tree = search(parts)
+            return search(parts)
     except KeyboardInterrupt:
         _say(f"interrupted; go on with: llmzero resume {shlex.quote(str(root))}")
         raise
-    finally:
-        executor.close()
-    return _finish(args, tree, root)
 
 
 def _who(config: RunConfig) -> str:
@@ -155,8 +161,8 @@ def _dry_run(args: argparse.Namespace, config: RunConfig) -> int:
 
     plan = make_plan(
         config,
-        base=wiring.resolve_model(config.model, config.task),
-        shape=wiring.model_shape(config),
+        base=models.resolve_model(config.model, config.task),
+        shape=models.model_shape(config),
         sizes=wiring.task_sizes(config),
         past=_past_phase_s(args, config),
         llm=_forecast(args, config),

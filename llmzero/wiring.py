@@ -10,28 +10,25 @@ import functools
 import importlib.metadata
 import inspect
 import json
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from llmzero.domain.codec import to_json
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import UsageError, did_you_mean
 from llmzero.domain.examples import SPLITS, Split
-from llmzero.domain.jobs import Weights
 from llmzero.domain.series import MetricRow
 from llmzero.domain.types import HyperParams, NodeId
+from llmzero.models import model_shape, resolve_model
 from llmzero.ports import LLM, EarlyStopper, Executor, Exporter, Proposer, Task, Trainer
-from llmzero.store.checkpoints import verify, weights_digest
 from llmzero.store.layout import RunPaths
-from llmzero.trainers.hub import HUB_ID
+
+if TYPE_CHECKING:
+    from llmzero.agents.llm.recorder import RecordedLLM
 
 RowsOf = Callable[[NodeId], Sequence[MetricRow]]
-
-MAX_NAME = 1000
-"""Characters of a path or name."""
 
 GROUPS = ("tasks", "trainers", "executors", "proposers", "stoppers", "exporters")
 
@@ -83,18 +80,27 @@ def _made(factory: Callable[..., Any], offered: Mapping[str, Callable[[], Any]])
 
 
 def make_agents(
-    config: RunConfig, *, root: Path | None = None, rows_of: RowsOf | None = None, offline: bool = False
+    config: RunConfig,
+    *,
+    root: Path | None = None,
+    rows_of: RowsOf | None = None,
+    offline: bool = False,
+    closing: contextlib.ExitStack | None = None,
 ) -> tuple[Proposer, EarlyStopper]:
     """The proposer and the early stopper of a run, over one language model where they ask one.
 
     A factory is called with those of these arguments it takes: `seed`, `config` (a proposer's is the RunConfig, a
     stopper's its StopConfig), `llm`, `briefing`, `rows_of` (a node's metric rows) and `check_extra`; a stopper also the
-    `proposer`. Calls are recorded in the run's folder, `root`; offline, only recorded calls are answered.
+    `proposer`. Calls are recorded in the run's folder, `root`; offline, only recorded calls are answered. `closing`
+    is given what holds connections.
     """
 
     @functools.cache
     def llm() -> LLM:
-        return make_llm(config, root or Path(), offline=offline)
+        made = make_llm(config, root or Path(), offline=offline)
+        if closing is not None:
+            closing.callback(made.close)
+        return made
 
     @functools.cache
     def briefing() -> Any:
@@ -125,8 +131,8 @@ def stopper_name(config: RunConfig) -> str:
     return own if config.stopper == "auto" else config.stopper
 
 
-def make_llm(config: RunConfig, root: Path, *, offline: bool = False) -> LLM:
-    """The run's language model, every call recorded in its folder."""
+def make_llm(config: RunConfig, root: Path, *, offline: bool = False) -> RecordedLLM:
+    """The run's language model, every call recorded in its folder; to be closed."""
     from llmzero.agents.llm.client import OpenAIClient
     from llmzero.agents.llm.recorder import RecordedLLM
 
@@ -160,81 +166,6 @@ def _check_extra(config: RunConfig) -> Callable[[HyperParams], None]:
 
 def make_exporter(name: str) -> Exporter:
     return cast(Exporter, _factory("exporters", name)())
-
-
-# --- models
-
-
-def resolve_model(model: str, task: str) -> str:
-    """Where a model's weights are: the embedded base's folder, a user's folder, or a hub id as it is."""
-    if model == "nano":
-        from llmzero.trainers.nano import nano_path
-
-        return str(nano_path(task))
-    folder = Path(model)
-    if len(model) > MAX_NAME or not model.isprintable():
-        raise UsageError("model: neither nano, nor a folder, nor a Hugging Face id (owner/name)")
-    if folder.is_dir():
-        if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
-            raise UsageError(f"model {model}: the folder needs a config.json and *.safetensors weights")
-        return str(folder.resolve())
-    if HUB_ID.fullmatch(model) and not folder.exists():
-        return model
-    raise UsageError(f"model {model!r}: neither nano, nor a folder, nor a Hugging Face id (owner/name)")
-
-
-def local_model(model: str, task: str, *, revision: str = "", digest: str = "") -> str:
-    """A model's folder on this machine; a hub model is fetched where it is not in the cache, at `revision`.
-
-    Raises UsageError where its weights are not those of `digest` ("" = any).
-    """
-    path = resolve_model(model, task)
-    if not Path(path).is_dir():
-        from llmzero.trainers.hub import fetch
-
-        path = str(fetch(path, revision))
-    damage = verify(Path(path), digest) if digest else ""
-    if damage:
-        raise UsageError(f"model {model}: {damage}; give the right one, or another on purpose, with --model")
-    return path
-
-
-def base_weights(config: RunConfig) -> Weights:
-    """The base model of a run on this machine, with the digest it had when the run began."""
-    known = config.versions
-    if config.trainer == "sim":  # loads no weights
-        path = resolve_model(config.model, config.task)
-    else:
-        path = local_model(config.model, config.task, revision=known.get("base_revision", ""))
-    return Weights(path=path, digest=known.get("base_sha256", ""))
-
-
-def model_shape(config: RunConfig) -> dict[str, int | None]:
-    """Parameters and vocabulary of a run's model, nothing of any size read or fetched; None where unknown."""
-    path = resolve_model(config.model, config.task)
-    if Path(path).is_dir():
-        from llmzero.plan import folder_shape
-
-        return folder_shape(Path(path))
-    from llmzero.trainers.hub import shape
-
-    parameters, vocabulary = shape(path)
-    return {"parameters": parameters, "vocabulary": vocabulary}
-
-
-def versions(config: RunConfig) -> dict[str, str]:
-    """What a result depends on: package versions, the base model's digest and, from the hub, its commit."""
-    packages = ("llmzero", "torch", "transformers", "trl", "datasets", "accelerate", "rdkit")
-    found = {"python": platform.python_version()}
-    for name in packages:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    base = Path(base_weights(config).path)
-    if not base.is_dir():
-        return found
-    found["base_sha256"] = weights_digest(base)
-    hub = not Path(config.model).is_dir() and HUB_ID.fullmatch(config.model)
-    return {**found, "base_revision": base.name} if hub else found
 
 
 def check(config: RunConfig) -> None:

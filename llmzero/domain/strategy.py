@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmzero.domain.events import Tree
-from llmzero.domain.types import (
-    ROOT,
-    EvalPoint,
-    HyperParams,
-    Node,
-    NodeId,
-    Scalar,
-    Status,
-    Strategy,
-    Transition,
-)
+from llmzero.domain.types import ROOT, EvalPoint, HyperParams, Node, NodeId, Scalar, Status, Strategy, Transition
 
 
 def path_to(tree: Tree, node: NodeId) -> tuple[Node, ...]:

@@ -18,14 +18,7 @@ from llmzero.search.budget import end_reason
 from llmzero.search.held_out import read_test
 from llmzero.search.horizon import known, ready
 from llmzero.search.parts import POLL_S, Parts, again, check_base, emit, outcome, says_nothing, weights_of
-from llmzero.search.phases import (
-    BASE_PROPOSAL,
-    BASE_SELECTION,
-    base_phase,
-    next_phase,
-    stopped_result,
-    train_job,
-)
+from llmzero.search.phases import BASE_PROPOSAL, BASE_SELECTION, base_phase, next_phase, stopped_result, train_job
 from llmzero.search.uct import selection_of
 
 

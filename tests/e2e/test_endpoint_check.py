@@ -146,3 +146,23 @@ def test_a_resumed_run_goes_on_with_the_rules_and_says_so(
 
 def interrupt(*_: Any) -> Tree:
     raise KeyboardInterrupt
+
+
+def test_a_run_leaves_no_connection_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, closed = [], []
+    init, close = client.OpenAIClient.__init__, client.OpenAIClient.close
+
+    def counted(self: client.OpenAIClient, *words: Any, **more: Any) -> None:
+        made.append(self)
+        init(self, *words, **more)
+
+    def counted_close(self: client.OpenAIClient) -> None:
+        closed.append(self)
+        close(self)
+
+    monkeypatch.setattr(client.OpenAIClient, "__init__", counted)
+    monkeypatch.setattr(client.OpenAIClient, "close", counted_close)
+    with Endpoint(CONTINUE) as endpoint:
+        assert search(tmp_path, endpoint.base_url) == 0
+    assert len(made) == 2, "one that asks for a sign of life, one for the run"
+    assert {*map(id, made)} == {*map(id, closed)}

@@ -8,7 +8,7 @@ import huggingface_hub
 import pytest
 from trainer_kit import tiny_model
 
-from llmzero import wiring
+from llmzero import models
 from llmzero.domain.config import RunConfig
 from llmzero.domain.errors import UsageError
 from llmzero.store.checkpoints import weights_digest
@@ -34,11 +34,11 @@ def _calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, s
 
 def test_a_run_records_the_commit_and_goes_on_with_it(calls: list[tuple[str, str | None]], tmp_path: Path) -> None:
     config = RunConfig(model="owner/name")
-    versions = wiring.versions(config)
+    versions = models.versions(config)
     folder = tmp_path / "snapshots" / COMMIT
     assert versions["base_revision"] == COMMIT
     assert versions["base_sha256"] == weights_digest(folder)
-    weights = wiring.base_weights(RunConfig(model="owner/name", versions=versions))
+    weights = models.base_weights(RunConfig(model="owner/name", versions=versions))
     assert (weights.path, weights.digest) == (str(folder), versions["base_sha256"])
     assert calls == [("owner/name", None), ("owner/name", COMMIT)]
 
@@ -50,14 +50,14 @@ def test_a_revision_may_be_written_behind_the_name(calls: list[tuple[str, str | 
 
 
 def test_the_simulation_fetches_nothing(calls: list[tuple[str, str | None]]) -> None:
-    assert "base_sha256" not in wiring.versions(RunConfig(model="owner/name", trainer="sim"))
+    assert "base_sha256" not in models.versions(RunConfig(model="owner/name", trainer="sim"))
     assert calls == []
 
 
 @pytest.mark.usefixtures("calls")
 def test_other_weights_than_the_strategy_began_with_are_refused() -> None:
     with pytest.raises(UsageError, match=r"changed since it was written.*--model"):
-        wiring.local_model("owner/name", "chemcot", digest="0" * 64)
+        models.local_model("owner/name", "chemcot", digest="0" * 64)
 
 
 def test_a_silent_hub_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

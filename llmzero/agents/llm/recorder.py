@@ -97,6 +97,12 @@ class RecordedLLM:
         self._reserved_usd = 0.0
         self._undercount = max([1.0, *(_undercount(call) for call in calls)])
 
+    def close(self) -> None:
+        """Close the model's connections, where it has some."""
+        close = getattr(self._inner, "close", None)
+        if close is not None:
+            close()
+
     def complete(self, request: Request) -> Reply:
         """The recorded reply of this very request, else a new one, recorded before it is returned."""
         known = _read(self._folder / f"{request.digest}.json")
