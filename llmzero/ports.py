@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from llmzero.domain.events import Event, Tree
 from llmzero.domain.examples import Example, Message, Observation, Reward, Split, Transcript
@@ -66,6 +66,11 @@ class MultiTurnTask(Task, Protocol):
     """A task whose examples are episodes. Trained and scored by the same code as a single question."""
 
     def environment(self, example: Example) -> Environment: ...
+
+
+def is_multi_turn(task: Task) -> TypeGuard[MultiTurnTask]:
+    """Whether a task's examples are episodes; a task may be wrapped, so its attributes decide, not its class."""
+    return callable(getattr(task, "environment", None))
 
 
 class Trainer(Protocol):

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Literal, Protocol
 
 from llmzero.domain.examples import Example, Message, Split, Transcript
-from llmzero.ports import MultiTurnTask, Task
+from llmzero.ports import Task, is_multi_turn
 
 MAX_ANSWER_CHARS = 8_000
 """A longer answer is not read at all: it scores 0."""
@@ -109,7 +109,7 @@ def check_task(task: CheckableTask, splits: Sequence[Split] = ("validation", "te
 
 def play(task: Task, example: Example, policy: Policy) -> Transcript:
     """The transcript of one example answered by a policy, through the task's environment where it has one."""
-    if not isinstance(task, MultiTurnTask):
+    if not is_multi_turn(task):
         return Transcript.of(policy.answer(example))
     environment = task.environment(example)
     messages = list(environment.reset())

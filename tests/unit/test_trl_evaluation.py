@@ -8,7 +8,7 @@ import pytest
 from trainer_kit import Letters, tiny_model
 
 from llmzero.domain.examples import Example, Reward, Transcript
-from llmzero.trainers.trl import evaluation
+from llmzero.trainers.trl import generation
 from llmzero.trainers.trl.evaluation import Sampling, measure
 from llmzero.trainers.trl.weights import Policy, load_policy
 
@@ -59,7 +59,7 @@ def test_scores_are_means_over_items_and_subtasks(policy: Policy) -> None:
 
 
 def test_items_keep_their_answers_over_several_batches(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "MAX_SEQUENCES", 9)
+    monkeypatch.setattr(generation, "MAX_SEQUENCES", 9)
     measured = measure(policy, Numbered(), Numbered().examples("validation"), SAMPLING)
     assert measured.by_subtask == {"kind0": pytest.approx(0.4), "kind1": pytest.approx(0.2)}
 
@@ -75,5 +75,5 @@ def test_greedy_takes_one_sample_and_needs_no_seed(policy: Policy) -> None:
 
 
 def test_answers_end_at_their_end_token(policy: Policy) -> None:
-    assert evaluation._cut([5, 6, 1, 7, 1], (1,)) == [5, 6, 1]
-    assert evaluation._cut([5, 6], (1,)) == [5, 6]
+    assert generation._cut([5, 6, 1, 7, 1], (1,)) == [5, 6, 1]
+    assert generation._cut([5, 6], (1,)) == [5, 6]

@@ -16,23 +16,23 @@ from typing import Any
 
 from llmzero.domain.examples import Example, Transcript
 from llmzero.domain.statistics import clustered_score, mean
-from llmzero.ports import Task
+from llmzero.ports import MultiTurnTask, Task, is_multi_turn
+from llmzero.trainers.trl.chat import Chat
+from llmzero.trainers.trl.episodes import play
+from llmzero.trainers.trl.generation import (
+    Sampling,
+    answers,
+    chunks_of,
+    encode,
+    generation_config,
+    sequences_at_once,
+    turns,
+)
 from llmzero.trainers.trl.rewards import reward_of
 from llmzero.trainers.trl.weights import Policy
 
-MAX_SEQUENCES = 512
-MAX_TOKENS = 262_144
-"""Bounds of one generated batch: sequences, and sequences times (prompt + completion) tokens."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """How to sample. Temperature 0 is greedy, with one sample whatever `samples` says."""
-
-    samples: int
-    temperature: float
-    max_completion_tokens: int
-    seed: int
+EPISODE_TOKENS = 512
+"""Assumed of an episode where the number played at once is decided; a batch of turns has its own exact bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +55,10 @@ def measure(policy: Policy, task: Task, examples: Sequence[Example], sampling: S
     subtasks: dict[str, list[float]] = defaultdict(list)
     tokens = errors = 0
     with _undisturbed(sampling.seed), _evaluating(policy.model):
-        for chunk, answers, count in _sampled(policy, task, examples, sampling):
+        for chunk, played, count in _sampled(policy, task, examples, sampling):
             tokens += count
-            for example, texts in zip(chunk, answers, strict=True):
-                values = [reward_of(task, example, Transcript.of(text)) for text in texts]
+            for example, transcripts in zip(chunk, played, strict=True):
+                values = [None if each is None else reward_of(task, example, each) for each in transcripts]
                 errors += values.count(None)
                 item_means.append(mean([value or 0.0 for value in values]))
                 subtasks[example.subtask].append(item_means[-1])
@@ -76,59 +76,44 @@ def measure(policy: Policy, task: Task, examples: Sequence[Example], sampling: S
 
 def _sampled(
     policy: Policy, task: Task, examples: Sequence[Example], sampling: Sampling
-) -> Iterator[tuple[Sequence[Example], list[list[str]], int]]:
-    """Chunks of examples with `samples` answers each and the number of generated tokens."""
+) -> Iterator[tuple[Sequence[Example], list[list[Transcript | None]], int]]:
+    """Chunks of examples with `samples` transcripts each and the number of generated tokens.
+
+    A transcript is None where the task's environment failed.
+    """
+    if is_multi_turn(task):
+        yield from _episodes(policy, task, examples, sampling)
+        return
     prompts = encode(policy.tokenizer, [list(task.prompt(example)) for example in examples])
-    width = max(map(len, prompts)) + sampling.max_completion_tokens
-    sequences = max(1, min(MAX_SEQUENCES, MAX_TOKENS // width))
-    size = max(1, sequences // sampling.samples)
-    for start in range(0, len(examples), size):
-        ids = _generate(policy, prompts[start : start + size], sampling)
+    size = _at_once(max(map(len, prompts)) + sampling.max_completion_tokens, sampling)
+    for chunk in chunks_of(len(examples), size):
+        ids = answers(policy, prompts[chunk], sampling)
         texts = policy.tokenizer.batch_decode(ids, skip_special_tokens=True)
-        grouped = [texts[i : i + sampling.samples] for i in range(0, len(texts), sampling.samples)]
-        yield examples[start : start + size], grouped, sum(map(len, ids))
+        yield examples[chunk], _grouped([Transcript.of(text) for text in texts], sampling), sum(map(len, ids))
 
 
-def encode(tokenizer: Any, prompts: Sequence[Sequence[Any]]) -> list[list[int]]:
-    """Token ids of chats, ready for the assistant's turn."""
-    encoded = tokenizer.apply_chat_template(prompts, add_generation_prompt=True, tokenize=True, return_dict=True)
-    return [list(ids) for ids in encoded["input_ids"]]
+def _episodes(
+    policy: Policy, task: MultiTurnTask, examples: Sequence[Example], sampling: Sampling
+) -> Iterator[tuple[Sequence[Example], list[list[Transcript | None]], int]]:
+    """The same of a multi-turn task. The cap on tokens is for all turns of an episode together."""
+    config, chat = generation_config(policy, sampling), Chat.of(policy)
+
+    def sample(contexts: Sequence[list[int]], most_tokens: int, stop: Sequence[str]) -> list[list[int]]:
+        return turns(policy, contexts, config, most_tokens=most_tokens, stop=stop)
+
+    for chunk in chunks_of(len(examples), _at_once(EPISODE_TOKENS, sampling)):
+        repeated = [example for example in examples[chunk] for _ in range(sampling.samples)]
+        played = play(task, repeated, chat, sample, most_tokens=sampling.max_completion_tokens)
+        transcripts = [None if episode.failed else episode.transcript for episode in played]
+        yield examples[chunk], _grouped(transcripts, sampling), sum(e.written_tokens for e in played)
 
 
-def _generate(policy: Policy, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[int]]:
-    """Completion ids, cut after their end token, `samples` in a row for each prompt."""
-    import torch
-
-    inputs = policy.tokenizer.pad({"input_ids": list(prompts)}, return_tensors="pt", padding_side="left")
-    inputs = {name: inputs[name].to(policy.model.device) for name in ("input_ids", "attention_mask")}
-    cuda = policy.model.device.type == "cuda"
-    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=cuda):
-        output = policy.model.generate(**inputs, generation_config=_generation_config(policy, sampling))
-    rows = output[:, inputs["input_ids"].shape[1] :].tolist()
-    return [_cut(row, policy.eos_ids) for row in rows]
+def _at_once(width_tokens: int, sampling: Sampling) -> int:
+    return max(1, sequences_at_once(width_tokens) // sampling.samples)
 
 
-def _generation_config(policy: Policy, sampling: Sampling) -> Any:
-    """Every choice is stated: a model folder's own sampling defaults (top_k 50, penalties) would leak in otherwise."""
-    from transformers import GenerationConfig
-
-    greedy = sampling.temperature == 0
-    choice = {} if greedy else {"temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
-    return GenerationConfig(
-        do_sample=not greedy,
-        **choice,
-        num_return_sequences=sampling.samples,
-        max_new_tokens=sampling.max_completion_tokens,
-        repetition_penalty=1.0,
-        pad_token_id=policy.tokenizer.pad_token_id,
-        eos_token_id=list(policy.eos_ids),
-        disable_compile=True,
-    )
-
-
-def _cut(ids: list[int], eos_ids: tuple[int, ...]) -> list[int]:
-    end = next((i for i, token in enumerate(ids) if token in eos_ids), len(ids))
-    return ids[: end + 1]
+def _grouped(transcripts: Sequence[Transcript | None], sampling: Sampling) -> list[list[Transcript | None]]:
+    return [list(transcripts[chunk]) for chunk in chunks_of(len(transcripts), sampling.samples)]
 
 
 @contextlib.contextmanager

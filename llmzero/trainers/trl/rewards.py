@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmzero.domain.examples import Example, Message, Transcript
 from llmzero.ports import Task
 
-_REWARD_FAILURES = (
+if TYPE_CHECKING:
+    from llmzero.trainers.trl.episodes import Episode
+
+FAILURES = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -25,7 +29,7 @@ def reward_of(task: Task, example: Example, transcript: Transcript) -> float | N
     """The reward in [0, 1]; None when the task raised or gave anything else, which counts 0."""
     try:
         value = float(task.reward(example, transcript).value)
-    except _REWARD_FAILURES:
+    except FAILURES:
         return None
     return value if math.isfinite(value) and 0.0 <= value <= 1.0 else None
 
@@ -45,30 +49,44 @@ class RewardMeter:
         self._zero_std_shares: list[float] = []
         self._tokens = 0
         self._errors = 0
+        self._turns: list[int] = []
+        self._counts: Counter[str] = Counter()
 
     def __call__(
         self,
         completions: Sequence[Sequence[Mapping[str, Any]]],
         completion_ids: Sequence[Sequence[int]],
         example_id: Sequence[str],
+        episode: Sequence[Episode] = (),
         **_: object,
     ) -> list[float | None]:
-        pairs = zip(example_id, completions, strict=True)
-        given = [reward_of(self._task, self._examples[i], _transcript(messages)) for i, messages in pairs]
+        """`episode`: what the completions are of in a multi-turn task (see `rollouts`)."""
+        transcripts = [e.transcript for e in episode] if episode else [_transcript(each) for each in completions]
+        pairs = zip(example_id, transcripts, strict=True)
+        given = [reward_of(self._task, self._examples[i], transcript) for i, transcript in pairs]
+        given = [None if e.failed else value for e, value in zip(episode, given, strict=True)] if episode else given
         values: list[float] = [value or 0.0 for value in given]
         size = self._group_size
         groups = [values[i : i + size] for i in range(0, len(values), size)]
         self._zero_std_shares.append(sum(min(g) == max(g) for g in groups) / len(groups))
-        self._tokens += sum(map(len, completion_ids))
+        self._tokens += sum(e.written_tokens for e in episode) if episode else sum(map(len, completion_ids))
         self._errors += given.count(None)
+        self._turns += [e.turns for e in episode]
+        for each in episode:
+            self._counts.update(each.counts)
         return [*values]
 
     def take(self) -> dict[str, float]:
-        """The counts since the last call, by metric name."""
-        shares, tokens, errors = self._zero_std_shares, self._tokens, self._errors
+        """The counts since the last call, by metric name; an environment's own as `env/NAME`, means over episodes."""
+        counts = {"generated_tokens": float(self._tokens), "reward_errors": float(self._errors)}
+        if self._zero_std_shares:
+            counts["zero_std_share"] = sum(self._zero_std_shares) / len(self._zero_std_shares)
+        if self._turns:
+            counts["turns"] = sum(self._turns) / len(self._turns)
+            counts |= {f"env/{name}": value / len(self._turns) for name, value in self._counts.items()}
         self._zero_std_shares, self._tokens, self._errors = [], 0, 0
-        counts = {"generated_tokens": float(tokens), "reward_errors": float(errors)}
-        return {**counts, "zero_std_share": sum(shares) / len(shares)} if shares else counts
+        self._turns, self._counts = [], Counter()
+        return counts
 
 
 def _transcript(messages: Sequence[Mapping[str, Any]]) -> Transcript:

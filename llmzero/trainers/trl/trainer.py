@@ -19,13 +19,15 @@ from llmzero.domain.jobs import Job
 from llmzero.domain.seeds import derive_seed
 from llmzero.domain.series import MetricRow, eval_points, summarise
 from llmzero.domain.types import Checkpoint, Cost, EvalPoint, PhaseResult, Status
-from llmzero.ports import Task
+from llmzero.ports import Task, is_multi_turn
 from llmzero.trainers.trl.checks import check_launch
 from llmzero.trainers.trl.config import batch_sizes, checked_extra, grpo_config
 from llmzero.trainers.trl.devices import use_one_gpu
-from llmzero.trainers.trl.evaluation import Measured, Sampling, measure
+from llmzero.trainers.trl.evaluation import Measured, measure
+from llmzero.trainers.trl.generation import Sampling
 from llmzero.trainers.trl.quiet import named_failures, quiet
 from llmzero.trainers.trl.rewards import RewardMeter
+from llmzero.trainers.trl.rollouts import EXAMPLE, rollout_function
 from llmzero.trainers.trl.watch import PhaseWatch, absent_metrics, callback_for
 from llmzero.trainers.trl.weights import (
     copy_of_tensors,
@@ -118,22 +120,29 @@ def _start(job: Job, task: Task, start: Path, *, cuda: bool, scratch: Path) -> _
     anchor = folder_of(job.anchor.path) if job.phase.hyper.kl_coef else start
     config = grpo_config(job, output_dir=scratch, cuda=cuda, start_bytes=size_bytes(start))
     examples = _train_order(task, job)
-    meter = RewardMeter(task, {e.id: e for e in examples}, job.phase.hyper.group_size)
-    trainer = _construct(start, config, meter, _dataset(task, examples))
+    by_id = {example.id: example for example in examples}
+    meter = RewardMeter(task, by_id, job.phase.hyper.group_size)
+    rollouts = rollout_function(task, by_id) if is_multi_turn(task) else None
+    trainer = _construct(start, config, meter, _dataset(task, examples), rollouts)
     trainer.remove_callback(PrinterCallback)
     if trainer.ref_model is not None and anchor != start:
         _set_anchor(trainer, anchor)
     return _Run(job=job, task=task, trainer=trainer, meter=meter, start=start, anchor=anchor, cuda=cuda, began=began)
 
 
-def _construct(start: Path, config: Any, meter: RewardMeter, dataset: Any) -> Any:
+def _construct(start: Path, config: Any, meter: RewardMeter, dataset: Any, rollouts: Any) -> Any:
     from safetensors import SafetensorError
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     tokenizer = load_tokenizer(start)
     try:
         return GRPOTrainer(
-            model=str(start), args=config, reward_funcs=meter, train_dataset=dataset, processing_class=tokenizer
+            model=str(start),
+            args=config,
+            reward_funcs=meter,
+            train_dataset=dataset,
+            processing_class=tokenizer,
+            rollout_func=rollouts,
         )
     except (OSError, SafetensorError) as error:
         raise PhaseError("bad_checkpoint", f"{start}: {str(error).strip().partition(chr(10))[0]}") from error
@@ -162,7 +171,9 @@ def _train_order(task: Task, job: Job) -> list[Example]:
 def _dataset(task: Task, examples: Sequence[Example]) -> Any:
     from datasets import Dataset
 
-    prompts = [[dict(message) for message in task.prompt(example)] for example in examples]
+    prompts: list[list[dict[str, Any]]] = [[dict(message) for message in task.prompt(e)] for e in examples]
+    if is_multi_turn(task):
+        prompts = [[{**m, EXAMPLE: e.id} for m in prompt] for e, prompt in zip(examples, prompts, strict=True)]
     return Dataset.from_dict({"prompt": prompts, "example_id": [example.id for example in examples]})
 
 
