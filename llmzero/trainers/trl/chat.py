@@ -11,8 +11,8 @@ from llmzero.domain.errors import PhaseError
 from llmzero.domain.examples import Message
 from llmzero.trainers.trl.weights import Policy
 
-_MARK = "one turn of the model"
-"""Stands for the model's reply while the template is rendered around it."""
+_MARK, _PROBE = "one turn of the model", "what the environment said"
+"""Stand for the model's reply while the template is rendered around it, and for a message the template must show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Chat:
         reply: tuple[Message, ...] = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _MARK})
         as_user: list[Message] = [{"role": "user", "content": m["content"]} for m in messages]
         for said in (messages, as_user):
+            probes: list[Message] = [{"role": m["role"], "content": _PROBE} for m in said]
             try:
-                after = self._rendered((*reply, *said)).rpartition(_MARK)[2]
+                if self._rendered((*reply, *probes)).partition(_MARK)[2].count(_PROBE) == len(probes):
+                    return self._rendered((*reply, *said)).partition(_MARK)[2]
             except TemplateError:
                 continue
-            if all(m["content"].strip() in after for m in said):
-                return after
         raise PhaseError(
             "bad_config",
             "the model's chat template shows no message after an assistant turn: multi-turn tasks need one that does",

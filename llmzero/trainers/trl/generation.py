@@ -90,12 +90,16 @@ def _cut(ids: list[int], eos_ids: tuple[int, ...]) -> list[int]:
 
 
 def _cut_turn(ids: list[int], policy: Policy, stop: Sequence[str]) -> list[int]:
-    """Without the padding that follows a stopped row; padding may be the end token itself."""
-    kept = _cut(ids, (*policy.eos_ids, policy.tokenizer.pad_token_id))
-    body = kept[:-1] if kept and kept[-1] in (*policy.eos_ids, policy.tokenizer.pad_token_id) else kept
-    if stop and any(each in policy.tokenizer.decode(body) for each in stop):
-        return body
-    return kept if len(kept) > len(body) and kept[-1] in policy.eos_ids else body
+    """Without the padding after a stop string. Padding follows nothing else but an end token: other rows are full."""
+    kept = _cut(ids, policy.eos_ids)
+    if stop:
+        filler, end = {*policy.eos_ids, policy.tokenizer.pad_token_id}, len(kept)
+        while end and kept[end - 1] in filler:
+            end -= 1
+        text = policy.tokenizer.decode(kept[:end])
+        if any(each in text for each in stop):
+            return kept[:end]
+    return kept
 
 
 def chunks_of(count: int, size: int) -> Iterator[slice]:
